@@ -1,0 +1,248 @@
+"""The rules of the virtual abacus as data: actions, symbols, ends, and the configuration.
+
+Nothing here moves a bead. The kernel reads these values; every other module names them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from abacus.reward import modules_of
+from abacus.tasks import Operation, digits_of, parse_expression
+
+#: Columns the agent sees: the one left of the finger and the finger's own.
+WINDOW_COLUMNS = 2
+#: Planes of a frame: beads, and finger with signpost.
+WINDOW_PLANES = 2
+#: Length of the periodic positional encoding: 0.25, 0.5, 0.75.
+ENCODING_PERIOD = 3
+#: Steps the paper grants at the start and for each right slide, on its ten columns.
+PAPER_STEP_BUDGET = 32
+PAPER_COLUMNS = 10
+
+
+class Action(IntEnum):
+    """What the agent can do in a step."""
+
+    LEFT = 0
+    RIGHT = 1
+    UP = 2
+    DOWN = 3
+    SIGNPOST_LEFT = 4
+    SIGNPOST_RIGHT = 5
+    SLIDE = 6
+    SUBMIT = 7
+
+
+class End(IntEnum):
+    """Why an episode ended."""
+
+    NONE = 0
+    WRONG_SIGNPOST = 1
+    WRONG_SLIDE = 2
+    WRONG_SUBMIT = 3
+    BUDGET = 4
+    CAPACITY = 5
+    EXPRESSION = 6
+    LIMIT = 7
+
+
+#: Ends that count as truncations: the world went on, we stopped looking.
+TRUNCATING_ENDS = (End.BUDGET, End.LIMIT)
+
+Operations = Literal["both", "add", "subtract"]
+OnError = Literal["terminate", "continue"]
+START_RANDOM = "random"
+
+
+def _check_int(name: str, value: object, low: int, high: int, reason: str = "") -> None:
+    allowed = f"an integer from {low} to {high}" + (f" ({reason})" if reason else "")
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name}={value!r} is not allowed: give {allowed}")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is not allowed: give one of {', '.join(choices)}")
+
+
+@dataclass(frozen=True)
+class AbacusConfig:
+    """Every rule that can be chosen. Checks itself: an impossible world raises ValueError."""
+
+    columns: int = 10
+    base: int = 5
+    max_digits: int = 6
+    frames: int = 3
+    operations: Operations = "both"
+    reward: str | tuple[str, ...] = "dense"
+    on_error: OnError = "terminate"
+    start: int | Literal["random"] = 0
+    expression: str | None = None
+    max_operations: int | None = None
+
+    MAX_COLUMNS = 1_000_000
+    MAX_FRAMES = 16
+
+    def __post_init__(self) -> None:
+        _check_int("columns", self.columns, 2, self.MAX_COLUMNS)
+        _check_int("base", self.base, 2, 10)
+        if self.expression is None:
+            _check_int(
+                "max_digits", self.max_digits, 1, self.columns - 1, f"below columns={self.columns}"
+            )
+        _check_int("frames", self.frames, 1, self.MAX_FRAMES)
+        _check_choice("operations", self.operations, get_args(Operations))
+        _check_choice("on_error", self.on_error, get_args(OnError))
+        if isinstance(self.reward, list | set | frozenset):
+            object.__setattr__(self, "reward", tuple(self.reward))
+        modules_of(self.reward)
+        if self.max_operations is not None:
+            _check_int("max_operations", self.max_operations, 1, 2**31 - 1)
+        self._check_start()
+        self._check_expression()
+
+    def _check_start(self) -> None:
+        if self.start == START_RANDOM:
+            if self.expression is not None:
+                raise ValueError(
+                    "start='random' is not allowed with an expression: give the value it starts from"
+                )
+            return
+        if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
+            raise ValueError(
+                f"start={self.start!r} is not allowed: give an integer of 0 or more, or 'random'"
+            )
+        if self.start >= self.capacity:
+            raise ValueError(
+                f"start={_shorten(self.start)} does not fit on {self.columns} columns in base "
+                f"{self.base}: give a value below {self.base}**{self.columns}"
+            )
+        if (
+            self.expression is None
+            and self.operations == "add"
+            and self.start + self.base**self.max_digits > self.capacity
+        ):
+            raise ValueError(
+                f"start={_shorten(self.start)} leaves no room for an addition of {self.max_digits} "
+                f"digits: give at most {self.base}**{self.columns} - {self.base}**{self.max_digits}"
+            )
+
+    def _check_expression(self) -> None:
+        if self.expression is None:
+            return
+        if not isinstance(self.expression, str):
+            raise ValueError(
+                f"expression={self.expression!r} is not allowed: give text such as '3+4-2'"
+            )
+        value = int(self.start)
+        for operation in self.program:
+            if len(digits_of(operation.operand, self.base)) >= self.columns:
+                raise ValueError(
+                    f"expression operand {_shorten(operation.operand)} has too many digits: give "
+                    f"operands of at most {self.columns - 1} digits in base {self.base} "
+                    f"(below columns={self.columns})"
+                )
+            value += operation.sign * operation.operand
+            if value < 0:
+                raise ValueError(
+                    f"expression {_shorten(self.expression)} goes below zero at "
+                    f"{operation.symbol}{_shorten(operation.operand)}: give one whose running "
+                    f"value, from start={_shorten(self.start)}, stays at 0 or more"
+                )
+            if value >= self.capacity:
+                raise ValueError(
+                    f"expression {_shorten(self.expression)} reaches {_shorten(value)}, which does "
+                    f"not fit: give one whose running value stays below {self.base}**{self.columns}"
+                )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AbacusConfig:
+        """The configuration from a mapping such as `to_dict` gives; unknown names raise."""
+        known = {field.name for field in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise ValueError(f"{name!r} is not a setting: give some of {', '.join(known)}")
+        values = dict(values)
+        if isinstance(values.get("reward"), list):
+            values["reward"] = tuple(values["reward"])
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        values = asdict(self)
+        if isinstance(self.reward, tuple):
+            values["reward"] = list(self.reward)
+        return values
+
+    @property
+    def capacity(self) -> int:
+        """The first value that the abacus cannot show."""
+        return self.base**self.columns
+
+    @cached_property
+    def program(self) -> tuple[Operation, ...]:
+        """The fixed list of operations, empty where operations are drawn."""
+        return () if self.expression is None else parse_expression(self.expression)
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The reward modules that are on."""
+        return modules_of(self.reward)
+
+    @property
+    def symbols(self) -> int:
+        """Entries of the one-hot symbol: the digits, plus and minus."""
+        return self.base + 2
+
+    @property
+    def plus(self) -> int:
+        return self.base
+
+    @property
+    def minus(self) -> int:
+        return self.base + 1
+
+    @property
+    def frame_shape(self) -> tuple[int, int, int]:
+        """(planes, columns, rows) of one frame; row 0 holds the encoding and the signpost."""
+        return (WINDOW_PLANES, WINDOW_COLUMNS, self.base + 1)
+
+    @property
+    def window_shape(self) -> tuple[int, int, int, int]:
+        """The shape to which `window`, flat in the observation, is reshaped; oldest frame first."""
+        return (self.frames, *self.frame_shape)
+
+    @property
+    def longest_operand(self) -> int:
+        """Digits of the longest operand that can be met."""
+        if not self.program:
+            return self.max_digits
+        return max(len(digits_of(operation.operand, self.base)) for operation in self.program)
+
+    @property
+    def step_budget(self) -> int:
+        """Steps granted at the start, for each right slide and for each right reset.
+
+        The paper's 32 on ten columns, in proportion on wider ones, and never less than the
+        longest way the reference algorithm has between two of these grants: after a carry to
+        the last column, back to the second, over zeros to the leading digit, and up or down.
+        """
+        proportional = math.ceil(PAPER_STEP_BUDGET * self.columns / PAPER_COLUMNS)
+        to_leading_digit = 3 * self.longest_operand + self.base - 3
+        after_carry = to_leading_digit + self.columns - 3
+        to_reset = self.columns + self.longest_operand
+        return max(PAPER_STEP_BUDGET, proportional, to_leading_digit, after_carry, to_reset)
+
+
+def _shorten(value: object, limit: int = 40) -> str:
+    """A value for a one-line message; numbers too long to print are described."""
+    if isinstance(value, int) and value.bit_length() > 3 * limit:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
