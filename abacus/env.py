@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +12,7 @@ from abacus.batch import AbacusBatch
 from abacus.observation import observation_space
 from abacus.render import render_ansi, render_rgb, view_of
 from abacus.reward import OUTCOMES, TERMS
-from abacus.rules import AbacusConfig, Action, End
+from abacus.rules import AbacusConfig, Action, End, OnError, Operations
 
 
 class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
@@ -115,7 +115,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     ## Episode end
     Terminated: with `on_error="terminate"`, at the first wrong signpost move, slide or submit whose
     `wrong_` module is on; on capacity, when an addition drawn for an operation after the first
-    does not fit (at the submit of the reset that its symbol asks for); after the reset that
+    does not fit, or a given one would leave the abacus after a mistake, above or below zero (at
+    the submit of the reset that its symbol asks for); after the reset that
     follows the last operation of a given `expression` (its symbol is a `+`). Truncated: when the
     steps reach the budget, and when `max_operations` operations were done, also at the submit of
     the reset. With `on_error="continue"` mistakes do not end the episode: a submit always brings
@@ -155,3 +156,103 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     ## Versions
     - v0: first version.
     """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
+
+    def __init__(
+        self,
+        columns: int = 10,
+        base: int = 5,
+        max_digits: int = 6,
+        frames: int = 3,
+        operations: Operations = "both",
+        reward: str | tuple[str, ...] = "dense",
+        on_error: OnError = "terminate",
+        start: int | Literal["random"] = 0,
+        expression: str | None = None,
+        max_operations: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.config = AbacusConfig(
+            columns=columns,
+            base=base,
+            max_digits=max_digits,
+            frames=frames,
+            operations=operations,
+            reward=reward,
+            on_error=on_error,
+            start=start,
+            expression=expression,
+            max_operations=max_operations,
+        )
+        check_render_mode(render_mode)
+        self.render_mode = render_mode
+        self.observation_space = observation_space(self.config)
+        self.action_space = gym.spaces.Discrete(len(Action))
+        self.batch = AbacusBatch(self.config, num_envs=1, autoreset=False)
+        self._actions = np.zeros(1, np.int64)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, npt.NDArray[np.float32]], dict[str, Any]]:
+        """Starts an episode; without a seed, in the stream of the one before."""
+        super().reset(seed=seed)
+        self.batch.reset(seed)
+        return self._observation(), {"action_mask": self.action_masks(), **self._counts()}
+
+    def step(
+        self, action: int
+    ) -> tuple[dict[str, npt.NDArray[np.float32]], float, bool, bool, dict[str, Any]]:
+        """One action; see the class."""
+        self._actions[0] = action
+        self.batch.step(self._actions)
+        batch = self.batch
+        info = {
+            "action_mask": self.action_masks(),
+            "reward_terms": dict(zip(TERMS, batch.terms[0].tolist(), strict=True)),
+            "outcomes": dict(zip(OUTCOMES, batch.outcomes[0].tolist(), strict=True)),
+            "illegal": bool(batch.illegal[0]),
+            **self._counts(),
+        }
+        return (
+            self._observation(),
+            float(batch.reward[0]),
+            bool(batch.terminated[0]),
+            bool(batch.truncated[0]),
+            info,
+        )
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """The legal actions: those that change something."""
+        return self.batch.masks[0].copy()
+
+    def render(self) -> Any:
+        """The abacus as text or as a picture, by `render_mode`."""
+        if self.render_mode is None:
+            gym.logger.warn("render() needs gymnasium.make(..., render_mode='ansi' or 'rgb_array')")
+            return None
+        view = view_of(self.batch, 0)
+        return render_ansi(view) if self.render_mode == "ansi" else render_rgb(view)
+
+    def _observation(self) -> dict[str, npt.NDArray[np.float32]]:
+        return {key: rows[0].copy() for key, rows in self.batch.observation.items()}
+
+    def _counts(self) -> dict[str, Any]:
+        s = self.batch.scalars[0]
+        return {
+            "end": End(int(self.batch.ends[0])).name,
+            "operations_done": int(s["operations_done"]),
+            "operations_solved": int(s["operations_solved"]),
+            "illegal_actions": int(s["illegal_actions"]),
+            "reloads": int(s["reloads"]),
+            "budget_left": int(s["budget"] - s["steps"]),
+        }
+
+
+def check_render_mode(render_mode: str | None) -> None:
+    """Raises ValueError for a mode that no abacus has."""
+    modes = AbacusEnv.metadata["render_modes"]
+    if render_mode is not None and render_mode not in modes:
+        raise ValueError(
+            f"render_mode={render_mode!r} is not allowed: give one of {', '.join(modes)}, or None"
+        )

@@ -49,17 +49,17 @@ def modules_of(reward: str | Iterable[str]) -> frozenset[str]:
     """The modules of a level, or of an explicit choice: names, or names joined by commas."""
     if isinstance(reward, str) and reward in LEVELS:
         return LEVELS[reward]
+    names = [name.strip() for name in reward.split(",")] if isinstance(reward, str) else reward
     try:
-        names = reward.split(",") if isinstance(reward, str) else list(reward)
+        chosen = frozenset(names)
     except TypeError:
-        names = [reward]
-    for name in names:
-        if name not in MODULES:
-            raise ValueError(
-                f"reward={reward!r} is not allowed: give a level ({', '.join(LEVELS)}) or modules "
-                f"({', '.join(MODULES)})"
-            )
-    return frozenset(names)
+        chosen = None
+    if chosen is None or not chosen <= LEVELS["dense"]:
+        raise ValueError(
+            f"reward={reward!r} is not allowed: give a level ({', '.join(LEVELS)}) or modules "
+            f"({', '.join(MODULES)})"
+        )
+    return chosen
 
 
 def term_weights(modules: frozenset[str]) -> npt.NDArray[np.float32]:

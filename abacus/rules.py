@@ -6,13 +6,14 @@ Nothing here moves a bead. The kernel reads these values; every other module nam
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, SupportsIndex, get_args
 
-from abacus.reward import modules_of
+from abacus.reward import LEVELS, MODULES, modules_of
 from abacus.tasks import Operation, digits_of, parse_expression
 
 #: Columns the agent sees: the one left of the finger and the finger's own.
@@ -60,15 +61,29 @@ OnError = Literal["terminate", "continue"]
 START_RANDOM = "random"
 
 
-def _check_int(name: str, value: object, low: int, high: int, reason: str = "") -> None:
-    allowed = f"an integer from {low} to {high}" + (f" ({reason})" if reason else "")
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name}={value!r} is not allowed: give {allowed}")
+def _int_or_none(value: object) -> int | None:
+    """A plain int for any integer: NumPy's are welcome, but JSON cannot write them."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:  # an array of several, which has the method all the same
+        return None
+
+
+def _checked_int(name: str, value: object, low: int, high: int, reason: str = "") -> int:
+    number = _int_or_none(value)
+    if number is None or not low <= number <= high:
+        allowed = f"an integer from {low} to {high}" + (f" ({reason})" if reason else "")
+        raise ValueError(f"{name}={_shorten(value)} is not allowed: give {allowed}")
+    return number
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is not allowed: give one of {', '.join(choices)}")
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(
+            f"{name}={_shorten(value)} is not allowed: give one of {', '.join(choices)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -90,46 +105,61 @@ class AbacusConfig:
     MAX_FRAMES = 16
 
     def __post_init__(self) -> None:
-        _check_int("columns", self.columns, 2, self.MAX_COLUMNS)
-        _check_int("base", self.base, 2, 10)
+        self._settle_int("columns", 2, self.MAX_COLUMNS)
+        self._settle_int("base", 2, 10)
         if self.expression is None:
-            _check_int(
-                "max_digits", self.max_digits, 1, self.columns - 1, f"below columns={self.columns}"
-            )
-        _check_int("frames", self.frames, 1, self.MAX_FRAMES)
+            self._settle_int("max_digits", 1, self.columns - 1, f"below columns={self.columns}")
+        else:
+            self._settle_int("max_digits", 1, self.MAX_COLUMNS)
+        self._settle_int("frames", 1, self.MAX_FRAMES)
+        if self.max_operations is not None:
+            self._settle_int("max_operations", 1, 2**31 - 1)
         _check_choice("operations", self.operations, get_args(Operations))
         _check_choice("on_error", self.on_error, get_args(OnError))
-        if isinstance(self.reward, list | set | frozenset):
-            object.__setattr__(self, "reward", tuple(self.reward))
-        modules_of(self.reward)
-        if self.max_operations is not None:
-            _check_int("max_operations", self.max_operations, 1, 2**31 - 1)
-        self._check_start()
+        self._settle_reward()
+        self._settle_start()
         self._check_expression()
 
-    def _check_start(self) -> None:
-        if self.start == START_RANDOM:
+    def _settle_int(self, name: str, low: int, high: int, reason: str = "") -> None:
+        number = _checked_int(name, getattr(self, name), low, high, reason)
+        object.__setattr__(self, name, number)
+
+    def _settle_reward(self) -> None:
+        """A level keeps its name; a choice of modules, however given, becomes one ordered tuple."""
+        modules = modules_of(self.reward)
+        if not isinstance(self.reward, str) or self.reward not in LEVELS:
+            object.__setattr__(self, "reward", tuple(name for name in MODULES if name in modules))
+
+    def _settle_start(self) -> None:
+        if isinstance(self.start, str) and self.start == START_RANDOM:
             if self.expression is not None:
                 raise ValueError(
-                    "start='random' is not allowed with an expression: give the value it starts from"
+                    "start='random' is not allowed with an expression: give the value that it "
+                    "starts from"
                 )
             return
-        if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
+        number = _int_or_none(self.start)
+        if number is None or number < 0:
             raise ValueError(
-                f"start={self.start!r} is not allowed: give an integer of 0 or more, or 'random'"
+                f"start={_shorten(self.start)} is not allowed: give an integer of 0 or more, "
+                "or 'random'"
             )
-        if self.start >= self.capacity:
+        object.__setattr__(self, "start", number)
+        self._check_room(number)
+
+    def _check_room(self, start: int) -> None:
+        if start >= self.capacity:
             raise ValueError(
-                f"start={_shorten(self.start)} does not fit on {self.columns} columns in base "
+                f"start={_shorten(start)} does not fit on {self.columns} columns in base "
                 f"{self.base}: give a value below {self.base}**{self.columns}"
             )
         if (
             self.expression is None
             and self.operations == "add"
-            and self.start + self.base**self.max_digits > self.capacity
+            and start + self.base**self.max_digits > self.capacity
         ):
             raise ValueError(
-                f"start={_shorten(self.start)} leaves no room for an addition of {self.max_digits} "
+                f"start={_shorten(start)} leaves no room for an addition of {self.max_digits} "
                 f"digits: give at most {self.base}**{self.columns} - {self.base}**{self.max_digits}"
             )
 
@@ -138,11 +168,12 @@ class AbacusConfig:
             return
         if not isinstance(self.expression, str):
             raise ValueError(
-                f"expression={self.expression!r} is not allowed: give text such as '3+4-2'"
+                f"expression={_shorten(self.expression)} is not allowed: give text such as '3+4-2'"
             )
         value = int(self.start)
+        too_long = self.capacity // self.base
         for operation in self.program:
-            if len(digits_of(operation.operand, self.base)) >= self.columns:
+            if operation.operand >= too_long:
                 raise ValueError(
                     f"expression operand {_shorten(operation.operand)} has too many digits: give "
                     f"operands of at most {self.columns - 1} digits in base {self.base} "
@@ -164,13 +195,10 @@ class AbacusConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AbacusConfig:
         """The configuration from a mapping such as `to_dict` gives; unknown names raise."""
-        known = {field.name for field in fields(cls)}
+        known = [field.name for field in fields(cls)]
         for name in values:
             if name not in known:
                 raise ValueError(f"{name!r} is not a setting: give some of {', '.join(known)}")
-        values = dict(values)
-        if isinstance(values.get("reward"), list):
-            values["reward"] = tuple(values["reward"])
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,10 +208,11 @@ class AbacusConfig:
             values["reward"] = list(self.reward)
         return values
 
-    @property
+    @cached_property
     def capacity(self) -> int:
         """The first value that the abacus cannot show."""
-        return self.base**self.columns
+        capacity: int = self.base**self.columns
+        return capacity
 
     @cached_property
     def program(self) -> tuple[Operation, ...]:
@@ -244,5 +273,5 @@ def _shorten(value: object, limit: int = 40) -> str:
     """A value for a one-line message; numbers too long to print are described."""
     if isinstance(value, int) and value.bit_length() > 3 * limit:
         return f"a number of {value.bit_length()} bits"
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,627 @@
+"""The compiled dynamics: the only place where a rule of the abacus is carried out.
+
+`step` advances N abaci and writes observation, masks, outcomes and reward terms; `reset` starts
+episodes. All state lies in the arrays of `World`; `Program` holds given operations, `Output` what a
+step writes. Every function works on one abacus, index i; the loop is in the entry points.
+
+Functions take records (`rules`, `s`) and few arrays, never the tuples of arrays: numba counts a
+reference for every array that passes a call, and that was nine tenths of the time of a step.
+
+Two numbers make judging a slide or a submit cheap at any width: `wrong_count`, the columns that
+differ from the partial result, and `first_wrong`, the lowest of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from abacus.observation import SIGNPOST_LEFT, SIGNPOST_PLACES, SIGNPOST_RIGHT, SIGNPOST_UNSEEN
+from abacus.rules import ENCODING_PERIOD, Action, End
+
+LEFT, RIGHT, UP, DOWN = (int(a) for a in (Action.LEFT, Action.RIGHT, Action.UP, Action.DOWN))
+TO_LEFT, TO_RIGHT = int(Action.SIGNPOST_LEFT), int(Action.SIGNPOST_RIGHT)
+SLIDE, SUBMIT = int(Action.SLIDE), int(Action.SUBMIT)
+ACTIONS = len(Action)
+
+END_NONE, END_BUDGET, END_LIMIT = int(End.NONE), int(End.BUDGET), int(End.LIMIT)
+END_WRONG_SIGNPOST, END_WRONG_SLIDE = int(End.WRONG_SIGNPOST), int(End.WRONG_SLIDE)
+END_WRONG_SUBMIT = int(End.WRONG_SUBMIT)
+END_CAPACITY, END_EXPRESSION = int(End.CAPACITY), int(End.EXPRESSION)
+
+ADD, SUBTRACT = 0, 1
+DRAW_BOTH, DRAW_ADD, DRAW_SUBTRACT = 0, 1, 2
+FINGER_OUTCOME, SIGNPOST_OUTCOME, SLIDE_OUTCOME, SUBMIT_OUTCOME = 0, 1, 2, 3
+#: `digit_index` while an operation symbol is shown.
+ON_OPERATION_SYMBOL = -1
+#: The finger may be on any row.
+ANY_ROW = -1
+#: `previous_action` at the start.
+NO_ACTION = -1
+
+#: Divisions never meet a zero here: without numba's check for it there are fewer branches.
+compiled = njit(cache=True, error_model="numpy")
+
+#: What holds for all abaci and does not change, as a record of plain numbers.
+RULES = np.dtype(
+    [
+        ("base", np.int32),
+        ("columns", np.int32),
+        ("max_digits", np.int32),
+        ("step_budget", np.int64),
+        ("draw", np.int32),
+        ("start_random", np.bool_),
+        ("max_operations", np.int32),
+        ("end_on_wrong_signpost", np.bool_),
+        ("end_on_wrong_slide", np.bool_),
+        ("end_on_wrong_submit", np.bool_),
+        ("step_penalty", np.float32),
+    ],
+    align=True,
+)
+
+#: One column: what it shows, what it has to show, and the digit of the operand at its place.
+CELL = np.dtype([("digit", np.uint8), ("target", np.uint8), ("operand", np.uint8)])
+
+#: One abacus but for its columns, as one record: what every step touches comes first, and fits a
+#: cache line.
+SCALARS = np.dtype(
+    [
+        ("steps", np.int64),
+        ("budget", np.int64),
+        ("episode_return", np.float64),
+        ("finger_column", np.int32),
+        ("signpost", np.int32),
+        ("digit_index", np.int32),
+        ("first_wrong", np.int32),
+        ("wrong_count", np.int32),
+        ("illegal_actions", np.int32),
+        ("reloads", np.int32),
+        ("finger_row", np.int8),
+        ("symbol", np.int8),
+        ("operation", np.int8),
+        ("previous_action", np.int8),
+        ("operations_done", np.int32),
+        ("operations_solved", np.int32),
+        ("operand_length", np.int32),
+        ("start_row", np.int32),
+        ("program_first", np.int32),
+        ("program_count", np.int32),
+        ("program_next", np.int32),
+        ("end_after_reset", np.int8),
+        ("reload_after_reset", np.bool_),
+        ("solving", np.bool_),
+        ("rng", np.uint64),
+    ],
+    align=True,
+)
+
+
+class World(NamedTuple):
+    """The state of N abaci."""
+
+    scalars: Any  # (N,) SCALARS
+    cells: Any  # (N, columns) CELL
+    history: Any  # (N, frames) int32: frame codes, oldest first
+
+
+class Program(NamedTuple):
+    """Where episodes start, and the operations that are given instead of drawn."""
+
+    start_digits: Any  # (starts, columns) uint8
+    digits: Any  # (operations, longest operand) uint8
+    lengths: Any  # (operations,) int32
+    operations: Any  # (operations,) int32
+
+
+class Output(NamedTuple):
+    """What a step writes."""
+
+    seen: Any  # (N, observation) float32: window, symbol, operation, previous action
+    masks: Any  # (N, 8) bool
+    outcomes: Any  # (N, 4) int8
+    terms: Any  # (N, 6) float32
+    reward: Any  # (N,) float32
+    terminated: Any  # (N,) bool
+    truncated: Any  # (N,) bool
+    illegal: Any  # (N,) bool
+    ends: Any  # (N,) uint8
+    ended: Any  # (N,) int32: the abaci that ended; this and the two below from row 0 on
+    final_seen: Any  # (N, observation) float32: what they showed last
+    final_scalars: Any  # (N,) SCALARS: as they ended
+
+
+@compiled
+def _random_below(s, n):
+    s.rng += np.uint64(0x9E3779B97F4A7C15)
+    z = s.rng
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.int64(((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@compiled
+def _draw_operand(rules, s, cells, i):
+    s.operand_length = 1 + _random_below(s, rules.max_digits)
+    for position in range(s.operand_length - 1):
+        cells[i, position].operand = _random_below(s, rules.base)
+    cells[i, s.operand_length - 1].operand = 1 + _random_below(s, rules.base - 1)
+
+
+@compiled
+def _fits(rules, s, cells, i):
+    """Whether the operation leaves the value on the abacus: neither below zero nor too large."""
+    carry = 0
+    for column in range(rules.columns):
+        if column >= s.operand_length and carry == 0:
+            return True
+        amount = carry
+        if column < s.operand_length:
+            amount += cells[i, column].operand
+        if s.operation == ADD:
+            carry = 1 if cells[i, column].digit + amount >= rules.base else 0
+        else:
+            carry = 1 if cells[i, column].digit < amount else 0
+    return carry == 0
+
+
+@compiled
+def _note_column(rules, s, cells, i, column, was_wrong):
+    """Keeps `wrong_count` and `first_wrong` after a column's digit or target changed."""
+    is_wrong = cells[i, column].digit != cells[i, column].target
+    if is_wrong == was_wrong:
+        return
+    if is_wrong:
+        s.wrong_count += 1
+        s.first_wrong = min(s.first_wrong, column)
+        return
+    s.wrong_count -= 1
+    if s.wrong_count == 0:
+        s.first_wrong = rules.columns
+    elif column == s.first_wrong:
+        while cells[i, column].digit == cells[i, column].target:
+            column += 1
+        s.first_wrong = column
+
+
+@compiled
+def _show_digit(rules, s, cells, i, index):
+    """Digit `index` of the operand arrives: it becomes the symbol and joins the partial result."""
+    s.digit_index = index
+    s.symbol = cells[i, index].operand
+    amount = s.symbol
+    column = index
+    while amount > 0 and column < rules.columns:
+        was_wrong = cells[i, column].digit != cells[i, column].target
+        digit = np.int32(cells[i, column].target)
+        if s.operation == ADD:
+            digit += amount
+            amount = 1 if digit >= rules.base else 0
+            digit -= rules.base * amount
+        else:
+            digit -= amount
+            amount = 1 if digit < 0 else 0
+            digit += rules.base * amount
+        cells[i, column].target = digit
+        _note_column(rules, s, cells, i, column, was_wrong)
+        column += 1
+
+
+@compiled
+def _take_truth_from_abacus(rules, s, cells, i):
+    for column in range(rules.columns):
+        cells[i, column].target = cells[i, column].digit
+    s.wrong_count = 0
+    s.first_wrong = rules.columns
+
+
+@compiled
+def _next_of_program(rules, s, cells, i, program):
+    if s.program_next == s.program_count:
+        s.operation = ADD
+        s.end_after_reset = END_EXPRESSION
+        return
+    row = s.program_first + s.program_next
+    s.program_next += 1
+    s.operation = program.operations[row]
+    s.operand_length = program.lengths[row]
+    for position in range(s.operand_length):
+        cells[i, position].operand = program.digits[row, position]
+    if not _fits(rules, s, cells, i):
+        s.end_after_reset = END_CAPACITY
+
+
+@compiled
+def _next_at_random(rules, s, cells, i, first):
+    _draw_operand(rules, s, cells, i)
+    if rules.draw == DRAW_BOTH:
+        s.operation = _random_below(s, 2)
+    else:
+        s.operation = ADD if rules.draw == DRAW_ADD else SUBTRACT
+    if _fits(rules, s, cells, i):
+        return
+    if s.operation == SUBTRACT:
+        if rules.draw == DRAW_BOTH:
+            s.operation = ADD
+        else:
+            s.reload_after_reset = True
+    elif first:
+        s.operation = SUBTRACT
+    else:
+        s.end_after_reset = END_CAPACITY
+
+
+@compiled
+def _next_operation(rules, s, cells, i, program, first):
+    """Chooses the operation whose symbol comes next; its first operand is what is shown now."""
+    s.end_after_reset = END_NONE
+    s.reload_after_reset = False
+    if s.program_count > 0:
+        _next_of_program(rules, s, cells, i, program)
+    else:
+        _next_at_random(rules, s, cells, i, first)
+    _take_truth_from_abacus(rules, s, cells, i)
+
+
+@compiled
+def _reload(rules, s, cells, i):
+    """A full abacus for a subtraction that what is shown cannot serve."""
+    for column in range(rules.columns - 1):
+        cells[i, column].digit = _random_below(s, rules.base)
+    cells[i, rules.columns - 1].digit = 1 + _random_below(s, rules.base - 1)
+    s.reload_after_reset = False
+    _take_truth_from_abacus(rules, s, cells, i)
+
+
+@compiled
+def _go_to_start(s):
+    s.finger_column = 0
+    s.finger_row = 0
+    s.signpost = 0
+
+
+@compiled
+def _start_episode(rules, s, cells, i, program):
+    for column in range(rules.columns):
+        cells[i, column].digit = program.start_digits[s.start_row, column]
+    if rules.start_random:
+        _draw_operand(rules, s, cells, i)
+        for column in range(s.operand_length):
+            cells[i, column].digit = cells[i, column].operand
+    _go_to_start(s)
+    s.program_next = 0
+    s.steps = 0
+    s.budget = rules.step_budget
+    s.episode_return = 0.0
+    s.operations_done = 0
+    s.operations_solved = 0
+    s.illegal_actions = 0
+    s.reloads = 0
+    s.previous_action = NO_ACTION
+    s.solving = True
+    _next_operation(rules, s, cells, i, program, True)
+    if s.reload_after_reset:
+        _reload(rules, s, cells, i)
+    _show_digit(rules, s, cells, i, 0)
+
+
+@compiled
+def _frame(rules, s, cells, i):
+    """The code of what the window shows; see abacus.observation.encode_frame."""
+    column = s.finger_column
+    left = rules.base
+    if column > 0:
+        left = np.int32(cells[i, column - 1].digit)
+    code = (left * rules.base + cells[i, column].digit) * rules.base + s.finger_row
+    signpost = SIGNPOST_UNSEEN
+    if s.signpost == column:
+        signpost = SIGNPOST_RIGHT
+    elif s.signpost == column - 1:
+        signpost = SIGNPOST_LEFT
+    return (code * ENCODING_PERIOD + column % ENCODING_PERIOD) * SIGNPOST_PLACES + signpost
+
+
+@compiled
+def finger_goal(s, cells, i):
+    """Where the finger belongs: (column, row), row ANY_ROW where it does not matter.
+
+    On a digit j: at the lowest column that is wrong, on the row it needs, once the signpost is in
+    place or if that column is not beyond j; else on column j until the signpost is there, then
+    on column j + 1. On an operation symbol: on column 0.
+    """
+    j = s.digit_index
+    if j == ON_OPERATION_SYMBOL:
+        return 0, ANY_ROW
+    if s.wrong_count > 0 and (s.first_wrong <= j or s.signpost == j):
+        return s.first_wrong, np.int32(cells[i, s.first_wrong].target)
+    if s.signpost != j:
+        return j, ANY_ROW
+    return j + 1, ANY_ROW
+
+
+@compiled
+def _distance(s, column, row):
+    rows = 0 if row == ANY_ROW else abs(s.finger_row - row)
+    return abs(s.finger_column - column) + rows
+
+
+@compiled
+def is_legal(rules, s, digit, action):
+    """Whether the action changes something; `digit` is that of the finger's column."""
+    if action == LEFT:
+        return s.finger_column > 0
+    if action == RIGHT:
+        return s.finger_column < rules.columns - 1
+    if action == UP:
+        return s.finger_row > 0
+    if action == DOWN:
+        return s.finger_row < rules.base - 1
+    if action == TO_LEFT:
+        return s.signpost > 0
+    if action == TO_RIGHT:
+        return s.signpost < rules.columns - 1
+    if action == SLIDE:
+        return digit != s.finger_row
+    return True
+
+
+@compiled
+def _move_finger(s, cells, i, action):
+    column, row = finger_goal(s, cells, i)
+    before = _distance(s, column, row)
+    if action == LEFT:
+        s.finger_column -= 1
+    elif action == RIGHT:
+        s.finger_column += 1
+    elif action == UP:
+        s.finger_row -= 1
+    else:
+        s.finger_row += 1
+    after = _distance(s, column, row)
+    if after == before:
+        return 0
+    return 1 if after < before else -1
+
+
+@compiled
+def _move_signpost(s, action):
+    home = max(s.digit_index, 0)
+    before = abs(s.signpost - home)
+    s.signpost += 1 if action == TO_RIGHT else -1
+    return 1 if abs(s.signpost - home) < before else -1
+
+
+@compiled
+def _slide(rules, s, cells, i):
+    column = s.finger_column
+    was_wrong = cells[i, column].digit != cells[i, column].target
+    cells[i, column].digit = s.finger_row
+    _note_column(rules, s, cells, i, column, was_wrong)
+    if s.digit_index == ON_OPERATION_SYMBOL or s.first_wrong <= column:
+        return -1
+    s.budget += rules.step_budget
+    return 1
+
+
+@compiled
+def _judge_submit(rules, s):
+    """Whether what is submitted is right; a right reset grants steps."""
+    if s.digit_index == ON_OPERATION_SYMBOL:
+        if s.signpost != 0:
+            return -1
+        s.budget += rules.step_budget
+        return 1
+    return 1 if s.wrong_count == 0 and s.signpost == s.digit_index else -1
+
+
+@compiled
+def _close_operation(rules, s, cells, i):
+    """The reset was submitted: counts the operation, brings the next one's digit or the end."""
+    s.operations_done += 1
+    if s.solving and s.wrong_count == 0:
+        s.operations_solved += 1
+    s.solving = True
+    if s.end_after_reset != END_NONE:
+        return s.end_after_reset
+    if rules.max_operations > 0 and s.operations_done >= rules.max_operations:
+        return END_LIMIT
+    if s.reload_after_reset:
+        s.reloads += 1
+        _reload(rules, s, cells, i)
+        _go_to_start(s)
+    _show_digit(rules, s, cells, i, 0)
+    return END_NONE
+
+
+@compiled
+def _next_symbol(rules, s, cells, i, program):
+    """A submit brings the next symbol; returns the end that this may be."""
+    if s.digit_index == ON_OPERATION_SYMBOL:
+        return _close_operation(rules, s, cells, i)
+    if s.digit_index + 1 < s.operand_length:
+        _show_digit(rules, s, cells, i, s.digit_index + 1)
+        return END_NONE
+    if s.wrong_count > 0:
+        s.solving = False
+    _next_operation(rules, s, cells, i, program, False)
+    s.digit_index = ON_OPERATION_SYMBOL
+    s.symbol = rules.base + s.operation
+    return END_NONE
+
+
+@compiled
+def _act(rules, s, cells, i, program, action, outcomes):
+    """Carries out a legal action, judges it, and returns the end that it brings."""
+    if action <= DOWN:
+        outcomes[i, FINGER_OUTCOME] = _move_finger(s, cells, i, action)
+        return END_NONE
+    if action <= TO_RIGHT:
+        outcome = _move_signpost(s, action)
+        outcomes[i, SIGNPOST_OUTCOME] = outcome
+        return END_WRONG_SIGNPOST if outcome < 0 and rules.end_on_wrong_signpost else END_NONE
+    if action == SLIDE:
+        outcome = _slide(rules, s, cells, i)
+        outcomes[i, SLIDE_OUTCOME] = outcome
+        return END_WRONG_SLIDE if outcome < 0 and rules.end_on_wrong_slide else END_NONE
+    outcome = _judge_submit(rules, s)
+    outcomes[i, SUBMIT_OUTCOME] = outcome
+    if outcome < 0:
+        s.solving = False
+        if rules.end_on_wrong_submit:
+            return END_WRONG_SUBMIT
+    return _next_symbol(rules, s, cells, i, program)
+
+
+@compiled
+def _pay(rules, weights, i, outcomes, terms):
+    """Writes the reward terms of the outcomes; returns their sum. See abacus.reward.terms_of."""
+    total = rules.step_penalty
+    terms[i, 0] = rules.step_penalty
+    wrong = np.float32(0.0)
+    for k in range(4):
+        right = np.float32(0.0)
+        if outcomes[i, k] > 0:
+            right = weights[0, k]
+        elif outcomes[i, k] < 0:
+            if k == FINGER_OUTCOME:
+                right = weights[1, k]
+            else:
+                wrong += weights[1, k]
+        terms[i, 1 + k] = right
+        total += right
+    terms[i, 5] = wrong
+    return total + wrong
+
+
+@compiled
+def _fill_history(rules, s, cells, i, history):
+    """All frames show what is seen now."""
+    frame = _frame(rules, s, cells, i)
+    for k in range(history.shape[1]):
+        history[i, k] = frame
+
+
+@compiled
+def _push_frame(rules, s, cells, i, history):
+    newest = history.shape[1] - 1
+    for k in range(newest):
+        history[i, k] = history[i, k + 1]
+    history[i, newest] = _frame(rules, s, cells, i)
+
+
+@compiled
+def _write_seen(rules, s, i, history, pixels, seen):
+    """Writes the observation: the frames' pixels, then symbol, operation and previous action."""
+    place = 0
+    for frame in range(history.shape[1]):
+        code = history[i, frame]
+        for k in range(pixels.shape[1]):
+            seen[i, place + k] = pixels[code, k]
+        place += pixels.shape[1]
+    for k in range(place, seen.shape[1]):
+        seen[i, k] = 0.0
+    seen[i, place + s.symbol] = 1.0
+    place += rules.base + 2
+    seen[i, place] = s.operation
+    if s.previous_action != NO_ACTION:
+        seen[i, place + 1 + s.previous_action] = 1.0
+
+
+@compiled
+def _write_mask(rules, s, cells, i, masks):
+    digit = cells[i, s.finger_column].digit
+    for action in range(ACTIONS):
+        masks[i, action] = is_legal(rules, s, digit, action)
+
+
+@compiled
+def _keep_final(i, scalars, seen, row, final_scalars, final_seen):
+    """Keeps what an abacus that ended showed last, before it starts anew."""
+    final_scalars[row] = scalars[i]
+    for k in range(seen.shape[1]):
+        final_seen[row, k] = seen[i, k]
+
+
+@compiled
+def _step_one(rules, s, cells, history, program, i, action, outcomes):
+    """Moves abacus i and its frames; returns the end that this brings."""
+    for k in range(4):
+        outcomes[i, k] = 0
+    reloads = s.reloads
+    end = END_NONE
+    if is_legal(rules, s, cells[i, s.finger_column].digit, action):
+        end = _act(rules, s, cells, i, program, action, outcomes)
+    else:
+        s.illegal_actions += 1
+    s.previous_action = action
+    s.steps += 1
+    if end == END_NONE and s.steps >= s.budget:
+        end = END_BUDGET
+    if s.reloads != reloads:
+        _fill_history(rules, s, cells, i, history)
+    else:
+        _push_frame(rules, s, cells, i, history)
+    return end
+
+
+@compiled
+def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
+    """Advances all abaci; returns how many ended, or -1 if an action is out of range."""
+    for action in actions:
+        if action < 0 or action >= ACTIONS:
+            return -1
+    rules = all_rules[0]
+    scalars, cells, history = world
+    seen, masks, outcomes, terms, rewards = out[:5]
+    all_terminated, all_truncated, all_illegal, ends, all_ended = out[5:10]
+    final_seen, final_scalars = out[10:]
+    ended = 0
+    for i in range(len(actions)):
+        s = scalars[i]
+        illegal_before = s.illegal_actions
+        end = _step_one(rules, s, cells, history, program, i, actions[i], outcomes)
+        reward = _pay(rules, weights, i, outcomes, terms)
+        s.episode_return += reward
+        rewards[i] = reward
+        truncated = end == END_BUDGET or end == END_LIMIT
+        ends[i] = end
+        all_truncated[i] = truncated
+        all_terminated[i] = end != END_NONE and not truncated
+        all_illegal[i] = s.illegal_actions != illegal_before
+        _write_seen(rules, s, i, history, pixels, seen)
+        if end != END_NONE:
+            all_ended[ended] = i
+            _keep_final(i, scalars, seen, ended, final_scalars, final_seen)
+            ended += 1
+            if autoreset:
+                _start_episode(rules, s, cells, i, program)
+                _fill_history(rules, s, cells, i, history)
+                _write_seen(rules, s, i, history, pixels, seen)
+        _write_mask(rules, s, cells, i, masks)
+    return ended
+
+
+@compiled
+def reset(all_rules, pixels, world, program, out, which):
+    """Starts an episode in each of the abaci named."""
+    rules = all_rules[0]
+    for i in which:
+        s = world.scalars[i]
+        _start_episode(rules, s, world.cells, i, program)
+        _fill_history(rules, s, world.cells, i, world.history)
+        _write_seen(rules, s, i, world.history, pixels, out.seen)
+        _write_mask(rules, s, world.cells, i, out.masks)
+        out.ends[i] = END_NONE
+
+
+@compiled
+def show(all_rules, pixels, world, out, which):
+    """Writes observation and mask of abaci whose state was set from outside."""
+    rules = all_rules[0]
+    for i in which:
+        s = world.scalars[i]
+        _write_seen(rules, s, i, world.history, pixels, out.seen)
+        _write_mask(rules, s, world.cells, i, out.masks)

@@ -1,0 +1,145 @@
+"""N abaci behind Stable-Baselines3's vector interface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices
+
+from abacus.batch import AbacusBatch
+from abacus.env import AbacusEnv, check_render_mode
+from abacus.observation import observation_space
+from abacus.render import render_ansi, render_rgb, view_of
+from abacus.rules import AbacusConfig, Action
+
+Observation = dict[str, npt.NDArray[np.float32]]
+
+
+class _NoInfo(dict[str, Any]):
+    """The info of an abacus that goes on: empty, one for all, and so not to be written to."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise TypeError("the info of an environment that has not ended is shared: copy it first")
+
+
+_NO_INFO = _NoInfo()
+
+
+class AbacusVecEnv(VecEnv):
+    """N abaci that step together; the rules are those of `abacus.env.AbacusEnv`.
+
+    Abacus i has the seed `seed + i`. An abacus that ends starts anew within the same step. Infos
+    are made only for those: `terminal_observation`, `TimeLimit.truncated`, `episode` (as `Monitor`
+    and `VecMonitor` give it: r, l, t), and the report of `AbacusBatch.ended_reports`. Masks are
+    served as one array by `action_masks()`; reward terms and outcomes of the last step lie in
+    `batch.terms` and `batch.outcomes`.
+    """
+
+    def __init__(
+        self, num_envs: int, *, config: AbacusConfig | None = None, render_mode: str | None = None
+    ) -> None:
+        check_render_mode(render_mode)
+        self.config = config or AbacusConfig()
+        self.batch = AbacusBatch(self.config, num_envs)
+        self.render_mode = render_mode
+        self.metadata = AbacusEnv.metadata
+        self._actions = np.zeros(num_envs, np.int64)
+        self._started = time.time()
+        super().__init__(
+            num_envs, observation_space(self.config), gym.spaces.Discrete(len(Action))
+        )
+
+    def reset(self) -> Observation:
+        """Starts an episode in every abacus, with the seeds that `seed` left for it."""
+        seeds = [seed for seed in self._seeds if seed is not None]
+        self.batch.reset(seeds or None)
+        self._reset_seeds()
+        self._reset_options()
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        self._started = time.time()
+        return self._observation()
+
+    def step_async(self, actions: npt.NDArray[np.integer]) -> None:
+        """Keeps the actions for `step_wait`."""
+        self._actions = np.asarray(actions)
+
+    def step_wait(
+        self,
+    ) -> tuple[Observation, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[dict[str, Any]]]:
+        """One action in every abacus."""
+        batch = self.batch
+        batch.step(self._actions)
+        infos: list[dict[str, Any]] = [_NO_INFO] * self.num_envs
+        if len(batch.ended):
+            self._add_finals(infos)
+        dones = batch.terminated | batch.truncated
+        return self._observation(), batch.reward.copy(), dones, infos
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """The legal actions of every abacus, (N, 8)."""
+        return self.batch.masks.copy()
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """An attribute of the whole, once for each abacus asked for."""
+        value = getattr(self, attr_name)
+        return [value for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Abaci of a batch have no attributes of their own."""
+        raise AttributeError(
+            f"cannot set {attr_name!r}: abaci of a batch share their settings; make a new batch"
+        )
+
+    def env_method(
+        self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any
+    ) -> list[Any]:
+        """A method that serves all abaci, its answer split by abacus."""
+        if method_name != "action_masks":
+            raise AttributeError(f"abaci of a batch have no method {method_name!r} of their own")
+        return list(self.batch.masks[list(self._get_indices(indices))])
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        """No abacus of a batch is wrapped."""
+        return [False for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
+        """A picture of every abacus, for `render`."""
+        if self.render_mode != "rgb_array":
+            return [None] * self.num_envs
+        return [render_rgb(view_of(self.batch, i)) for i in range(self.num_envs)]
+
+    def ansi(self, index: int = 0) -> str:
+        """Abacus `index` as text."""
+        return render_ansi(view_of(self.batch, index))
+
+    def _observation(self) -> Observation:
+        return {key: rows.copy() for key, rows in self.batch.observation.items()}
+
+    def _add_finals(self, infos: list[dict[str, Any]]) -> None:
+        elapsed = round(time.time() - self._started, 6)
+        truncated = self.batch.truncated[self.batch.ended].tolist()
+        rows: Iterable[tuple[Any, ...]] = zip(
+            self.batch.ended.tolist(),
+            self.batch.ended_reports(),
+            self.batch.ended_observations(),
+            truncated,
+            strict=True,
+        )
+        for i, report, observation, was_truncated in rows:
+            episode = {"r": report["episode_return"], "l": report["steps"], "t": elapsed}
+            infos[i] = {
+                **report,
+                "terminal_observation": observation,
+                "TimeLimit.truncated": was_truncated,
+                "episode": episode,
+            }
