@@ -107,14 +107,7 @@ class AbacusBatch:
         n = self.num_envs
         return kernel.Output(
             seen=self._new_seen(),
-            masks=np.zeros((n, len(Action)), np.bool_),
-            outcomes=np.zeros((n, len(OUTCOMES)), np.int8),
-            terms=np.zeros((n, len(TERMS)), np.float32),
-            reward=np.zeros(n, np.float32),
-            terminated=np.zeros(n, np.bool_),
-            truncated=np.zeros(n, np.bool_),
-            illegal=np.zeros(n, np.bool_),
-            ends=np.zeros(n, np.uint8),
+            results=np.zeros(n, kernel.RESULT),
             ended=np.zeros(n, np.int32),
             final_seen=self._new_seen(),
             final_scalars=np.zeros(n, kernel.SCALARS),
@@ -125,12 +118,17 @@ class AbacusBatch:
         out, world = self.out, self.world
         self.observation = self._parts(out.seen)
         self.final_observation = self._parts(out.final_seen)
-        self.masks, self.outcomes, self.terms = map(_locked, (out.masks, out.outcomes, out.terms))
-        self.reward, self.ends = _locked(out.reward), _locked(out.ends)
-        self.terminated, self.truncated = _locked(out.terminated), _locked(out.truncated)
-        self.illegal, self.final_scalars = _locked(out.illegal), _locked(out.final_scalars)
+        self.final_scalars = _locked(out.final_scalars)
         self.digits, self.target = _locked(world.cells["digit"]), _locked(world.cells["target"])
         self.scalars, self.history = _locked(world.scalars), _locked(world.history)
+        results = _locked(out.results)
+        self.masks, self.outcomes, self.terms = (
+            results["mask"].view(np.bool_),
+            results["outcomes"],
+            results["terms"],
+        )
+        self.reward, self.ends, self.illegal = results["reward"], results["end"], results["illegal"]
+        self.terminated, self.truncated = results["terminated"], results["truncated"]
 
     def _name_program(self) -> None:
         self.world.scalars["start_row"] = 0
@@ -238,8 +236,7 @@ class AbacusBatch:
         self.program = kernel.Program(
             np.ascontiguousarray(starts, np.uint8),
             np.ascontiguousarray(digits, np.uint8),
-            np.ascontiguousarray(lengths, np.int32),
-            np.ascontiguousarray(operations, np.int32),
+            np.stack([lengths, operations], axis=1).astype(np.int32),
         )
         scalars = self.world.scalars
         scalars["start_row"] = self._all
@@ -263,15 +260,15 @@ def value_digits(values: Sequence[int], config: AbacusConfig) -> npt.NDArray[np.
 
 def program_arrays(
     operations: Sequence[Operation], config: AbacusConfig
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Operations as the kernel reads them: digits, lengths, and 0 to add or 1 to subtract."""
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Operations as the kernel reads them: digits, and headers of length and kind."""
     numerals = [digits_of(operation.operand, config.base) for operation in operations]
     digits = np.zeros((len(operations), config.longest_operand), np.uint8)
-    for row, numeral in zip(digits, numerals, strict=True):
-        row[: len(numeral)] = numeral
-    lengths = np.array([len(numeral) for numeral in numerals], np.int32)
-    signs = [kernel.ADD if operation.sign > 0 else kernel.SUBTRACT for operation in operations]
-    return digits, lengths, np.array(signs, np.int32)
+    headers = np.zeros((len(operations), 2), np.int32)
+    for row, (numeral, operation) in enumerate(zip(numerals, operations, strict=True)):
+        digits[row, : len(numeral)] = numeral
+        headers[row] = len(numeral), kernel.ADD if operation.sign > 0 else kernel.SUBTRACT
+    return digits, headers
 
 
 def _locked(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from abacus.observation import SIGNPOST_LEFT, SIGNPOST_PLACES, SIGNPOST_RIGHT, SIGNPOST_UNSEEN
+from abacus.reward import OUTCOMES, TERMS
 from abacus.rules import ENCODING_PERIOD, Action, End
 
 LEFT, RIGHT, UP, DOWN = (int(a) for a in (Action.LEFT, Action.RIGHT, Action.UP, Action.DOWN))
@@ -99,6 +100,22 @@ SCALARS = np.dtype(
 )
 
 
+#: What a step tells of one abacus beside the observation.
+RESULT = np.dtype(
+    [
+        ("terms", np.float32, (len(TERMS),)),
+        ("reward", np.float32),
+        ("mask", np.int8, (len(Action),)),  # numba takes no array of booleans in a record
+        ("outcomes", np.int8, (len(OUTCOMES),)),
+        ("end", np.uint8),
+        ("terminated", np.bool_),
+        ("truncated", np.bool_),
+        ("illegal", np.bool_),
+    ],
+    align=True,
+)
+
+
 class World(NamedTuple):
     """The state of N abaci."""
 
@@ -112,22 +129,14 @@ class Program(NamedTuple):
 
     start_digits: Any  # (starts, columns) uint8
     digits: Any  # (operations, longest operand) uint8
-    lengths: Any  # (operations,) int32
-    operations: Any  # (operations,) int32
+    headers: Any  # (operations, 2) int32: length, and ADD or SUBTRACT
 
 
 class Output(NamedTuple):
     """What a step writes."""
 
     seen: Any  # (N, observation) float32: window, symbol, operation, previous action
-    masks: Any  # (N, 8) bool
-    outcomes: Any  # (N, 4) int8
-    terms: Any  # (N, 6) float32
-    reward: Any  # (N,) float32
-    terminated: Any  # (N,) bool
-    truncated: Any  # (N,) bool
-    illegal: Any  # (N,) bool
-    ends: Any  # (N,) uint8
+    results: Any  # (N,) RESULT
     ended: Any  # (N,) int32: the abaci that ended; this and the two below from row 0 on
     final_seen: Any  # (N, observation) float32: what they showed last
     final_scalars: Any  # (N,) SCALARS: as they ended
@@ -226,8 +235,8 @@ def _next_of_program(rules, s, cells, i, program):
         return
     row = s.program_first + s.program_next
     s.program_next += 1
-    s.operation = program.operations[row]
-    s.operand_length = program.lengths[row]
+    s.operand_length = program.headers[row, 0]
+    s.operation = program.headers[row, 1]
     for position in range(s.operand_length):
         cells[i, position].operand = program.digits[row, position]
     if not _fits(rules, s, cells, i):
@@ -453,21 +462,21 @@ def _next_symbol(rules, s, cells, i, program):
 
 
 @compiled
-def _act(rules, s, cells, i, program, action, outcomes):
+def _act(rules, s, cells, i, program, action, result):
     """Carries out a legal action, judges it, and returns the end that it brings."""
     if action <= DOWN:
-        outcomes[i, FINGER_OUTCOME] = _move_finger(s, cells, i, action)
+        result.outcomes[FINGER_OUTCOME] = _move_finger(s, cells, i, action)
         return END_NONE
     if action <= TO_RIGHT:
         outcome = _move_signpost(s, action)
-        outcomes[i, SIGNPOST_OUTCOME] = outcome
+        result.outcomes[SIGNPOST_OUTCOME] = outcome
         return END_WRONG_SIGNPOST if outcome < 0 and rules.end_on_wrong_signpost else END_NONE
     if action == SLIDE:
         outcome = _slide(rules, s, cells, i)
-        outcomes[i, SLIDE_OUTCOME] = outcome
+        result.outcomes[SLIDE_OUTCOME] = outcome
         return END_WRONG_SLIDE if outcome < 0 and rules.end_on_wrong_slide else END_NONE
     outcome = _judge_submit(rules, s)
-    outcomes[i, SUBMIT_OUTCOME] = outcome
+    result.outcomes[SUBMIT_OUTCOME] = outcome
     if outcome < 0:
         s.solving = False
         if rules.end_on_wrong_submit:
@@ -476,24 +485,24 @@ def _act(rules, s, cells, i, program, action, outcomes):
 
 
 @compiled
-def _pay(rules, weights, i, outcomes, terms):
-    """Writes the reward terms of the outcomes; returns their sum. See abacus.reward.terms_of."""
+def _pay(rules, weights, result):
+    """Writes the reward and its terms, by the outcomes; see abacus.reward.terms_of."""
     total = rules.step_penalty
-    terms[i, 0] = rules.step_penalty
     wrong = np.float32(0.0)
+    result.terms[0] = rules.step_penalty
     for k in range(4):
-        right = np.float32(0.0)
-        if outcomes[i, k] > 0:
-            right = weights[0, k]
-        elif outcomes[i, k] < 0:
+        paid = np.float32(0.0)
+        if result.outcomes[k] > 0:
+            paid = weights[0, k]
+        elif result.outcomes[k] < 0:
             if k == FINGER_OUTCOME:
-                right = weights[1, k]
+                paid = weights[1, k]
             else:
                 wrong += weights[1, k]
-        terms[i, 1 + k] = right
-        total += right
-    terms[i, 5] = wrong
-    return total + wrong
+        result.terms[1 + k] = paid
+        total += paid
+    result.terms[5] = wrong
+    result.reward = total + wrong
 
 
 @compiled
@@ -531,10 +540,10 @@ def _write_seen(rules, s, i, history, pixels, seen):
 
 
 @compiled
-def _write_mask(rules, s, cells, i, masks):
+def _write_mask(rules, s, cells, i, result):
     digit = cells[i, s.finger_column].digit
     for action in range(ACTIONS):
-        masks[i, action] = is_legal(rules, s, digit, action)
+        result.mask[action] = is_legal(rules, s, digit, action)
 
 
 @compiled
@@ -546,14 +555,15 @@ def _keep_final(i, scalars, seen, row, final_scalars, final_seen):
 
 
 @compiled
-def _step_one(rules, s, cells, history, program, i, action, outcomes):
-    """Moves abacus i and its frames; returns the end that this brings."""
+def _step_one(rules, s, cells, history, program, i, action, result):
+    """Moves abacus i and its frames, and says how it ended."""
     for k in range(4):
-        outcomes[i, k] = 0
+        result.outcomes[k] = 0
     reloads = s.reloads
     end = END_NONE
-    if is_legal(rules, s, cells[i, s.finger_column].digit, action):
-        end = _act(rules, s, cells, i, program, action, outcomes)
+    legal = is_legal(rules, s, cells[i, s.finger_column].digit, action)
+    if legal:
+        end = _act(rules, s, cells, i, program, action, result)
     else:
         s.illegal_actions += 1
     s.previous_action = action
@@ -564,7 +574,10 @@ def _step_one(rules, s, cells, history, program, i, action, outcomes):
         _fill_history(rules, s, cells, i, history)
     else:
         _push_frame(rules, s, cells, i, history)
-    return end
+    result.illegal = not legal
+    result.end = end
+    result.truncated = end == END_BUDGET or end == END_LIMIT
+    result.terminated = end != END_NONE and not result.truncated
 
 
 @compiled
@@ -575,24 +588,15 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
             return -1
     rules = all_rules[0]
     scalars, cells, history = world
-    seen, masks, outcomes, terms, rewards = out[:5]
-    all_terminated, all_truncated, all_illegal, ends, all_ended = out[5:10]
-    final_seen, final_scalars = out[10:]
+    seen, results, all_ended, final_seen, final_scalars = out
     ended = 0
     for i in range(len(actions)):
-        s = scalars[i]
-        illegal_before = s.illegal_actions
-        end = _step_one(rules, s, cells, history, program, i, actions[i], outcomes)
-        reward = _pay(rules, weights, i, outcomes, terms)
-        s.episode_return += reward
-        rewards[i] = reward
-        truncated = end == END_BUDGET or end == END_LIMIT
-        ends[i] = end
-        all_truncated[i] = truncated
-        all_terminated[i] = end != END_NONE and not truncated
-        all_illegal[i] = s.illegal_actions != illegal_before
+        s, result = scalars[i], results[i]
+        _step_one(rules, s, cells, history, program, i, actions[i], result)
+        _pay(rules, weights, result)
+        s.episode_return += result.reward
         _write_seen(rules, s, i, history, pixels, seen)
-        if end != END_NONE:
+        if result.end != END_NONE:
             all_ended[ended] = i
             _keep_final(i, scalars, seen, ended, final_scalars, final_seen)
             ended += 1
@@ -600,7 +604,7 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
                 _start_episode(rules, s, cells, i, program)
                 _fill_history(rules, s, cells, i, history)
                 _write_seen(rules, s, i, history, pixels, seen)
-        _write_mask(rules, s, cells, i, masks)
+        _write_mask(rules, s, cells, i, result)
     return ended
 
 
@@ -612,16 +616,15 @@ def reset(all_rules, pixels, world, program, out, which):
         s = world.scalars[i]
         _start_episode(rules, s, world.cells, i, program)
         _fill_history(rules, s, world.cells, i, world.history)
-        _write_seen(rules, s, i, world.history, pixels, out.seen)
-        _write_mask(rules, s, world.cells, i, out.masks)
-        out.ends[i] = END_NONE
+        out.results[i].end = END_NONE
+    show(all_rules, pixels, world, out, which)
 
 
 @compiled
 def show(all_rules, pixels, world, out, which):
-    """Writes observation and mask of abaci whose state was set from outside."""
+    """Writes observation and mask of the abaci named, as they stand."""
     rules = all_rules[0]
     for i in which:
         s = world.scalars[i]
         _write_seen(rules, s, i, world.history, pixels, out.seen)
-        _write_mask(rules, s, world.cells, i, out.masks)
+        _write_mask(rules, s, world.cells, i, out.results[i])

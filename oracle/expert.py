@@ -1,0 +1,100 @@
+"""The teacher's answer in every state: the reference algorithm as a compiled function.
+
+On the algorithm's path it answers as `oracle.algorithm` does. Off it, it leads back, and never
+makes a wrong move itself:
+
+- A lost finger walks straight to the column where the algorithm would have it: to the digit's
+  column j while the signpost is not there, to the lowest column that still has to change, or to
+  column j + 1 when all is written.
+- A lost signpost is brought to column j from column j, or on an operation symbol to column 0 from
+  column 0, which is where the window shows it arrive.
+- Columns that are already wrong (after mistakes that did not end the episode) can still be put
+  right, since the truth is known: before anything else it writes the lowest wrong column left of
+  j, then the next, so that the next submit is right again, whatever was submitted before. While an
+  operation symbol is shown no slide is right; there it does the reset and repairs afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from abacus import kernel
+from abacus.batch import AbacusBatch
+from abacus.kernel import (
+    ANY_ROW,
+    DOWN,
+    LEFT,
+    ON_OPERATION_SYMBOL,
+    RIGHT,
+    SLIDE,
+    SUBMIT,
+    TO_LEFT,
+    TO_RIGHT,
+    UP,
+    compiled,
+    finger_goal,
+)
+from oracle.algorithm import Variant, check_variant
+
+
+def expert_actions(
+    batch: AbacusBatch, variant: Variant = "before"
+) -> npt.NDArray[np.int64]:
+    """The teacher's action in every abacus of the batch."""
+    check_variant(variant)
+    actions = np.empty(batch.num_envs, np.int64)
+    _answer_all(batch.world.scalars, batch.world.cells, variant == "printed", actions)
+    return actions
+
+
+@compiled
+def _answer_all(scalars, cells, printed, actions):
+    for i in range(len(actions)):
+        actions[i] = answer(scalars[i], cells, i, printed)
+
+
+@compiled
+def answer(s, cells, i, printed):
+    """The teacher's action in abacus i; `printed` chooses that variant."""
+    j = s.digit_index
+    if j == ON_OPERATION_SYMBOL:
+        if s.finger_column > 0:
+            return LEFT
+        return TO_LEFT if s.signpost > 0 else SUBMIT
+    column, row = finger_goal(s, cells, i)
+    if s.finger_column != column:
+        return LEFT if s.finger_column > column else RIGHT
+    if s.signpost != j and column == j and (row == ANY_ROW or not printed):
+        return TO_LEFT if s.signpost > j else TO_RIGHT
+    if row == ANY_ROW:
+        return SUBMIT
+    if s.finger_row != row:
+        return UP if s.finger_row > row else DOWN
+    return SLIDE
+
+
+@compiled
+def _run(all_rules, weights, pixels, world, program, out, actions, printed, steps):
+    for _ in range(steps):
+        _answer_all(world.scalars, world.cells, printed, actions)
+        kernel.step(all_rules, weights, pixels, world, program, out, actions, True)
+
+
+def follow(batch: AbacusBatch, steps: int, variant: Variant = "before") -> None:
+    """Lets the teacher act for so many steps in every abacus, without leaving compiled code."""
+    check_variant(variant)
+    if not batch.autoreset:
+        raise ValueError("batch has autoreset=False: give one that starts anew by itself")
+    actions = np.empty(batch.num_envs, np.int64)
+    _run(
+        batch.rules,
+        batch.weights,
+        batch.pixels,
+        batch.world,
+        batch.program,
+        batch.out,
+        actions,
+        variant == "printed",
+        steps,
+    )
