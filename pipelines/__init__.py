@@ -1,0 +1,1 @@
+"""The jobs: `python -m pipelines.NAME`, each with `--help`."""
