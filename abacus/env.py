@@ -70,7 +70,7 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     column 0 there is padding: all zeros on both planes. `window.reshape(config.window_shape)`
     gives (frame, plane, column, row). Every step, whatever its action, adds the frame that is
     seen after it and drops the oldest; at the start all frames show the first one. A submit
-    changes the symbol at once. While an operation symbol is shown, `operation` is that of the
+    changes the symbol at once, unless it ends the episode. While an operation symbol is shown, `operation` is that of the
     operation which it announces.
 
     ## Rewards
@@ -110,7 +110,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     abacus is *reloaded*: at the start of an episode at once, later when the reset is submitted.
     A reload sets every column to a random digit (the last one not to 0), finger and signpost to
     where they start, and all frames to the new first one; it is neither an action nor an
-    operation, and it is counted.
+    operation, and it is counted. Which operation comes, and whether it fits, is decided when its
+    symbol arrives, whatever is slid while that symbol is shown.
 
     ## Episode end
     Terminated: with `on_error="terminate"`, at the first wrong signpost move, slide or submit whose
@@ -119,12 +120,12 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     the submit of the reset that its symbol asks for); after the reset that
     follows the last operation of a given `expression` (its symbol is a `+`). Truncated: when the
     steps reach the budget, and when `max_operations` operations were done, also at the submit of
-    the reset. With `on_error="continue"` mistakes do not end the episode: a submit always brings
-    the next symbol. The reason is in `info["end"]`; where two ends meet, a mistake comes before
+    the reset. With `on_error="continue"` mistakes do not end the episode: a wrong submit brings
+    the next symbol too. The reason is in `info["end"]`; where two ends meet, a mistake comes before
     expression, expression before capacity, capacity before limit, limit before budget.
 
     The budget starts at `config.step_budget` (32 on ten columns) and grows by as much with each
-    right slide and each right submit on an operation symbol.
+    right slide and each right submit on an operation symbol, before it is compared with the steps.
 
     An operation is done when the reset that follows it is submitted, and *solved* if all submits
     from its first digit to that reset were right and the abacus showed its result then.
@@ -144,7 +145,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     Each abacus has a stream of its own, splitmix64, started by
     `numpy.random.SeedSequence(seed).generate_state(1, numpy.uint64)[0]`; abacus i of a batch has
     the seed `seed + i`. A number below n is `((next >> 32) * n) >> 32`. A drawn operand takes its
-    length, then its digits from the least significant on; a random starting value comes before
+    length, then its digits from the least significant on, the leading one as 1 plus a number below
+    base - 1; a random starting value comes before
     the first operation; with `operations="both"` a coin (1: subtract) follows each operand; a
     reload takes the columns from 0 on. `reset` without a seed goes on in the stream.
 

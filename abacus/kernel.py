@@ -197,7 +197,7 @@ def _note_column(rules, s, cells, i, column, was_wrong):
 
 
 @compiled
-def _show_digit(rules, s, cells, i, index):
+def show_digit(rules, s, cells, i, index):
     """Digit `index` of the operand arrives: it becomes the symbol and joins the partial result."""
     s.digit_index = index
     s.symbol = cells[i, index].operand
@@ -313,8 +313,9 @@ def _start_episode(rules, s, cells, i, program):
     s.solving = True
     _next_operation(rules, s, cells, i, program, True)
     if s.reload_after_reset:
+        s.reloads += 1
         _reload(rules, s, cells, i)
-    _show_digit(rules, s, cells, i, 0)
+    show_digit(rules, s, cells, i, 0)
 
 
 @compiled
@@ -428,8 +429,7 @@ def _judge_submit(rules, s):
 
 @compiled
 def _close_operation(rules, s, cells, i):
-    """The reset was submitted: counts the operation, brings the next one's digit or the end."""
-    s.operations_done += 1
+    """The reset was submitted: brings the next operation's first digit, or the end."""
     if s.solving and s.wrong_count == 0:
         s.operations_solved += 1
     s.solving = True
@@ -441,7 +441,7 @@ def _close_operation(rules, s, cells, i):
         s.reloads += 1
         _reload(rules, s, cells, i)
         _go_to_start(s)
-    _show_digit(rules, s, cells, i, 0)
+    show_digit(rules, s, cells, i, 0)
     return END_NONE
 
 
@@ -451,7 +451,7 @@ def _next_symbol(rules, s, cells, i, program):
     if s.digit_index == ON_OPERATION_SYMBOL:
         return _close_operation(rules, s, cells, i)
     if s.digit_index + 1 < s.operand_length:
-        _show_digit(rules, s, cells, i, s.digit_index + 1)
+        show_digit(rules, s, cells, i, s.digit_index + 1)
         return END_NONE
     if s.wrong_count > 0:
         s.solving = False
@@ -476,6 +476,8 @@ def _act(rules, s, cells, i, program, action, result):
         result.outcomes[SLIDE_OUTCOME] = outcome
         return END_WRONG_SLIDE if outcome < 0 and rules.end_on_wrong_slide else END_NONE
     outcome = _judge_submit(rules, s)
+    if s.digit_index == ON_OPERATION_SYMBOL:
+        s.operations_done += 1
     result.outcomes[SUBMIT_OUTCOME] = outcome
     if outcome < 0:
         s.solving = False
@@ -506,7 +508,7 @@ def _pay(rules, weights, result):
 
 
 @compiled
-def _fill_history(rules, s, cells, i, history):
+def fill_history(rules, s, cells, i, history):
     """All frames show what is seen now."""
     frame = _frame(rules, s, cells, i)
     for k in range(history.shape[1]):
@@ -555,7 +557,21 @@ def _keep_final(i, scalars, seen, row, final_scalars, final_seen):
 
 
 @compiled
-def _step_one(rules, s, cells, history, program, i, action, result):
+def _clear(result):
+    """Nothing has been done yet."""
+    for k in range(len(result.terms)):
+        result.terms[k] = 0.0
+    for k in range(len(result.outcomes)):
+        result.outcomes[k] = 0
+    result.reward = 0.0
+    result.end = END_NONE
+    result.terminated = False
+    result.truncated = False
+    result.illegal = False
+
+
+@compiled
+def advance(rules, s, cells, history, program, i, action, result):
     """Moves abacus i and its frames, and says how it ended."""
     for k in range(4):
         result.outcomes[k] = 0
@@ -571,7 +587,7 @@ def _step_one(rules, s, cells, history, program, i, action, result):
     if end == END_NONE and s.steps >= s.budget:
         end = END_BUDGET
     if s.reloads != reloads:
-        _fill_history(rules, s, cells, i, history)
+        fill_history(rules, s, cells, i, history)
     else:
         _push_frame(rules, s, cells, i, history)
     result.illegal = not legal
@@ -592,7 +608,7 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
     ended = 0
     for i in range(len(actions)):
         s, result = scalars[i], results[i]
-        _step_one(rules, s, cells, history, program, i, actions[i], result)
+        advance(rules, s, cells, history, program, i, actions[i], result)
         _pay(rules, weights, result)
         s.episode_return += result.reward
         _write_seen(rules, s, i, history, pixels, seen)
@@ -602,7 +618,7 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
             ended += 1
             if autoreset:
                 _start_episode(rules, s, cells, i, program)
-                _fill_history(rules, s, cells, i, history)
+                fill_history(rules, s, cells, i, history)
                 _write_seen(rules, s, i, history, pixels, seen)
         _write_mask(rules, s, cells, i, result)
     return ended
@@ -615,8 +631,8 @@ def reset(all_rules, pixels, world, program, out, which):
     for i in which:
         s = world.scalars[i]
         _start_episode(rules, s, world.cells, i, program)
-        _fill_history(rules, s, world.cells, i, world.history)
-        out.results[i].end = END_NONE
+        fill_history(rules, s, world.cells, i, world.history)
+        _clear(out.results[i])
     show(all_rules, pixels, world, out, which)
 
 
