@@ -143,7 +143,8 @@ class Output(NamedTuple):
 
 
 @compiled
-def _random_below(s, n):
+def random_below(s, n):
+    """A number below n from the abacus's own stream."""
     s.rng += np.uint64(0x9E3779B97F4A7C15)
     z = s.rng
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -154,10 +155,10 @@ def _random_below(s, n):
 
 @compiled
 def _draw_operand(rules, s, cells, i):
-    s.operand_length = 1 + _random_below(s, rules.max_digits)
+    s.operand_length = 1 + random_below(s, rules.max_digits)
     for position in range(s.operand_length - 1):
-        cells[i, position].operand = _random_below(s, rules.base)
-    cells[i, s.operand_length - 1].operand = 1 + _random_below(s, rules.base - 1)
+        cells[i, position].operand = random_below(s, rules.base)
+    cells[i, s.operand_length - 1].operand = 1 + random_below(s, rules.base - 1)
 
 
 @compiled
@@ -247,7 +248,7 @@ def _next_of_program(rules, s, cells, i, program):
 def _next_at_random(rules, s, cells, i, first):
     _draw_operand(rules, s, cells, i)
     if rules.draw == DRAW_BOTH:
-        s.operation = _random_below(s, 2)
+        s.operation = random_below(s, 2)
     else:
         s.operation = ADD if rules.draw == DRAW_ADD else SUBTRACT
     if _fits(rules, s, cells, i):
@@ -279,8 +280,8 @@ def _next_operation(rules, s, cells, i, program, first):
 def _reload(rules, s, cells, i):
     """A full abacus for a subtraction that what is shown cannot serve."""
     for column in range(rules.columns - 1):
-        cells[i, column].digit = _random_below(s, rules.base)
-    cells[i, rules.columns - 1].digit = 1 + _random_below(s, rules.base - 1)
+        cells[i, column].digit = random_below(s, rules.base)
+    cells[i, rules.columns - 1].digit = 1 + random_below(s, rules.base - 1)
     s.reload_after_reset = False
     _take_truth_from_abacus(rules, s, cells, i)
 
