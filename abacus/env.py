@@ -109,8 +109,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     subtraction. With `"subtract"`, where the drawn operand exceeds what the abacus shows, the
     abacus is *reloaded*: at the start of an episode at once, later when the reset is submitted.
     A reload sets every column to a random digit (the last one not to 0), finger and signpost to
-    where they start, and all frames to the new first one; it is neither an action nor an
-    operation, and it is counted. Which operation comes, and whether it fits, is decided when its
+    where they start, all frames to the new first one and the previous action to none; it is
+    neither an action nor an operation, and it is counted. Which operation comes, and whether it fits, is decided when its
     symbol arrives, whatever is slid while that symbol is shown.
 
     ## Episode end

@@ -588,6 +588,7 @@ def advance(rules, s, cells, history, program, i, action, result):
     if end == END_NONE and s.steps >= s.budget:
         end = END_BUDGET
     if s.reloads != reloads:
+        s.previous_action = NO_ACTION
         fill_history(rules, s, cells, i, history)
     else:
         _push_frame(rules, s, cells, i, history)

@@ -254,6 +254,7 @@ class SlowAbacus:
         self.first_operand = self.shown()
         self.finger_column = self.finger_row = self.signpost = 0
         self.frames = []
+        self.previous_action = None
         self.reloads += 1
 
     @property
