@@ -8,30 +8,25 @@ kernel itself and the teacher answers as everywhere: no rule is written twice.
 
 Situations are numbered in the order of a breadth-first search from the starts of episodes, each
 with the one it came from: the way to a situation is the shortest that there is.
+
+Compiled functions take records, a row's number and few arrays, and none of them grows an array:
+numba spends its time on arrays that pass calls and on slices, and compiles anew for each mix of
+types.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
-from abacus.kernel import (
-    ADD,
-    LEFT,
-    ON_OPERATION_SYMBOL,
-    RIGHT,
-    SUBMIT,
-    advance,
-    compiled,
-    fill_history,
-    show_digit,
-)
-from abacus.observation import SIGNPOST_PLACES
+from abacus.kernel import ADD, LEFT, ON_OPERATION_SYMBOL, RIGHT, SUBMIT, advance, compiled
+from abacus.observation import SIGNPOST_PLACES, SIGNPOST_RIGHT, encode_frame
 from abacus.rules import ENCODING_PERIOD, AbacusConfig
-from oracle.algorithm import Variant
+from oracle.algorithm import Variant, check_variant
 from oracle.expert import answer
 
 #: A column that has no digit yet.
@@ -39,8 +34,17 @@ UNKNOWN = 255
 NOBODY = -1
 
 # The bytes of a situation: these, then a digit and a partial-result digit a column, then two bytes
-# a frame. `digit_index` is kept plus one, so that the operation symbol's -1 fits a byte.
+# a frame, then zeros up to whole words. `digit_index` is kept plus one, so that the operation
+# symbol's -1 fits a byte.
 FINGER_COLUMN, FINGER_ROW, SIGNPOST, DIGIT_INDEX, SYMBOL, OPERATION, HEADER = range(7)
+WORD = 8
+
+#: What a branch of the exploration chooses: the symbol that comes (NOBODY for the one shown), and
+#: the open columns that take a digit: those from FIRST up to LAST one that the carry wraps, LAST
+#: the DIGIT, unless that is UNKNOWN.
+CHOICE = np.dtype([(name, np.int64) for name in ("symbol", "first", "last", "digit")])
+
+FIRST_CAPACITY = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -60,14 +64,69 @@ class Exploration:
         return self.situations[:, HEADER : HEADER + self.width]
 
     @property
+    def symbols(self) -> npt.NDArray[np.uint8]:
+        """(situations,): the symbol shown."""
+        return self.situations[:, SYMBOL]
+
+    @property
+    def operations(self) -> npt.NDArray[np.uint8]:
+        """(situations,): 0 while adding, 1 while subtracting."""
+        return self.situations[:, OPERATION]
+
+    @property
     def histories(self) -> npt.NDArray[np.int32]:
         """(situations, frames): the frame codes seen, oldest first."""
-        pairs = self.situations[:, HEADER + 2 * self.width :].astype(np.int32)
-        return pairs[:, 0::2] * 256 + pairs[:, 1::2]
+        first = HEADER + 2 * self.width
+        pairs = np.ascontiguousarray(self.situations[:, first : first + 2 * self.frames])
+        return pairs.view(">u2").astype(np.int32)
+
+
+class _Store(NamedTuple):
+    """Situations as they are found, and where each is by its hash."""
+
+    situations: Any  # (capacity, bytes) uint8
+    words: Any  # the same memory, (capacity, bytes / 8) uint64: quicker to compare
+    parents: Any  # (capacity,) int32
+    actions: Any  # (capacity,) uint8
+    table: Any  # (slots, a power of two) int32: numbers of situations, or NOBODY
 
 
 def explore(base: int, frames: int, width: int, variant: Variant = "before") -> Exploration:
     """Explores the algorithm on an abacus of so many columns."""
+    check_variant(variant)
+    batch = _lazy_abacus(base, frames, width)
+    roots = _roots(base, frames, width)
+    store = _with_capacity(None, FIRST_CAPACITY, roots)
+    choices = np.zeros(2 + base * (1 + base * width), CHOICE)
+    known = np.zeros(width, np.bool_)
+    done, count = 0, len(roots)
+    while done < count:
+        done, count = _expand(
+            batch.rules,
+            batch.world,
+            batch.program,
+            batch.out.results,
+            (choices, known, variant == "printed"),
+            store,
+            done,
+            count,
+        )
+        if count < 0:
+            raise AssertionError("the reference algorithm made a mistake: its exploration is void")
+        if done < count:
+            store = _with_capacity(store, 2 * len(store.parents), store.situations[:count])
+    found = slice(len(roots), count)
+    return Exploration(
+        base,
+        frames,
+        width,
+        store.situations[found],
+        np.maximum(store.parents[found] - len(roots), NOBODY),
+        store.actions[found],
+    )
+
+
+def _lazy_abacus(base: int, frames: int, width: int) -> AbacusBatch:
     config = AbacusConfig(
         base=base, columns=width, max_digits=width - 1, frames=frames, on_error="terminate"
     )
@@ -80,45 +139,108 @@ def explore(base: int, frames: int, width: int, variant: Variant = "before") -> 
         np.arange(2, dtype=np.int32),
         np.array([2], np.int32),
     )
+    return batch
+
+
+def _roots(base: int, frames: int, width: int) -> npt.NDArray[np.uint8]:
+    """What starts come from: a reset about to be submitted, of any operation, over any digit.
+
+    An episode starts like an operation after a reset during which nothing moved. The roots
+    themselves are never met: they are not in the table, and are dropped in the end.
+    """
     size = HEADER + 2 * width + 2 * frames
-    store = (
-        np.zeros((1 << 12, size), np.uint8),
-        np.full(1 << 12, NOBODY, np.int32),
-        np.zeros(1 << 12, np.uint8),
-        np.full(1 << 14, NOBODY, np.int32),
-    )
-    situations, parents, actions, count = _explore(
-        batch.rules, batch.world, batch.program, batch.out.results, variant == "printed", store
-    )
-    if count < 0:
-        raise AssertionError("the reference algorithm made a mistake: its exploration is void")
-    return Exploration(
-        base, frames, width, situations[:count], parents[:count], actions[:count]
-    )
+    rows = np.zeros((2 * base, -(-size // WORD) * WORD), np.uint8)
+    rows[:, HEADER : HEADER + 2 * width] = UNKNOWN
+    for number, row in enumerate(rows):
+        operation, digit = divmod(number, base)
+        row[DIGIT_INDEX] = ON_OPERATION_SYMBOL + 1
+        row[SYMBOL] = base + operation
+        row[OPERATION] = operation
+        row[HEADER] = row[HEADER + width] = digit
+        frame = encode_frame(base, base, digit, 0, 0, SIGNPOST_RIGHT)
+        row[HEADER + 2 * width : size] = list(divmod(frame, 256)) * frames
+    return rows
+
+
+def _with_capacity(
+    store: _Store | None, capacity: int, situations: npt.NDArray[np.uint8]
+) -> _Store:
+    """A store for so many situations that holds those given, first."""
+    count, size = situations.shape
+    rows = np.zeros((capacity, size), np.uint8)
+    rows[:count] = situations
+    parents = np.full(capacity, NOBODY, np.int32)
+    actions = np.zeros(capacity, np.uint8)
+    # Twice as many slots as situations keep the probes short.
+    table = np.full(1 << (2 * capacity - 1).bit_length(), NOBODY, np.int32)
+    words = rows.view(np.uint64)
+    if store is not None:
+        parents[:count] = store.parents[:count]
+        actions[:count] = store.actions[:count]
+        _enter_all(words, table, count, store.table)
+    return _Store(rows, words, parents, actions, table)
 
 
 @compiled
-def _load(row, s, cells, history):
+def _expand(all_rules, world, program, results, scratch, store, done, count):
+    """Finds what follows on each situation, until all are done or the store is full.
+
+    Returns how many are done and how many are found, -1 if the teacher made a mistake.
+    """
+    rules = all_rules[0]
+    scalars, cells, history = world
+    situations, words, parents, actions, table = store
+    choices, known, printed = scratch
+    # Not a plain 0, for which numba would compile the whole kernel a second time.
+    abacus = np.int64(0)
+    s, result = scalars[abacus], results[abacus]
+    while done < count and count + len(choices) <= len(parents):
+        _load(situations, done, s, cells, history, known)
+        action = answer(s, cells, abacus, printed)
+        actions[done] = action
+        for k in range(_choices(rules, s, cells, known, action, choices)):
+            if k > 0:
+                _load(situations, done, s, cells, history, known)
+            _choose(rules, s, cells, known, choices[k])
+            advance(rules, s, cells, history, program, abacus, action, result)
+            if result.end != 0 or result.illegal:
+                return done, -1
+            _forget(s, cells, history, known)
+            _save(s, cells, history, known, situations, count)
+            place = _place(words, table, count)
+            if table[place] == NOBODY:
+                table[place] = count
+                parents[count] = done
+                count += 1
+        done += 1
+    return done, count
+
+
+@compiled
+def _load(situations, row, s, cells, history, known):
     """Sets the abacus to a situation; columns without a digit show 0."""
-    s.finger_column = row[FINGER_COLUMN]
-    s.finger_row = row[FINGER_ROW]
-    s.signpost = row[SIGNPOST]
-    s.digit_index = np.int32(row[DIGIT_INDEX]) - 1
-    s.symbol = row[SYMBOL]
-    s.operation = row[OPERATION]
-    width, frames = cells.shape[1], history.shape[1]
+    s.finger_column = situations[row, FINGER_COLUMN]
+    s.finger_row = situations[row, FINGER_ROW]
+    s.signpost = situations[row, SIGNPOST]
+    s.digit_index = np.int32(situations[row, DIGIT_INDEX]) - 1
+    s.symbol = situations[row, SYMBOL]
+    s.operation = situations[row, OPERATION]
+    width = cells.shape[1]
     s.wrong_count = 0
     s.first_wrong = width
-    for column in range(width):
-        digit, target = row[HEADER + column], row[HEADER + width + column]
-        cells[0, column].digit = 0 if digit == UNKNOWN else digit
-        cells[0, column].target = 0 if digit == UNKNOWN else target
-        if digit != UNKNOWN and digit != target:
+    for column in range(width - 1, -1, -1):
+        digit = situations[row, HEADER + column]
+        target = situations[row, HEADER + width + column]
+        known[column] = digit != UNKNOWN
+        cells[0, column].digit = digit if known[column] else 0
+        cells[0, column].target = target if known[column] else 0
+        if digit != target:
             s.wrong_count += 1
-            s.first_wrong = min(s.first_wrong, column)
+            s.first_wrong = column
     start = HEADER + 2 * width
-    for k in range(frames):
-        history[0, k] = np.int32(row[start + 2 * k]) * 256 + row[start + 2 * k + 1]
+    for k in range(history.shape[1]):
+        history[0, k] = np.int32(situations[row, start + 2 * k]) * 256
+        history[0, k] += situations[row, start + 2 * k + 1]
     s.steps = 0
     s.budget = 1 << 30
     s.end_after_reset = 0
@@ -126,34 +248,38 @@ def _load(row, s, cells, history):
 
 
 @compiled
-def _save(s, cells, history, known, row):
-    """The situation of the abacus; forgets the columns that nobody can see or come back over."""
-    width, frames = cells.shape[1], history.shape[1]
-    _forget(s, cells, history, known)
-    row[FINGER_COLUMN] = s.finger_column
-    row[FINGER_ROW] = s.finger_row
-    row[SIGNPOST] = s.signpost
-    row[DIGIT_INDEX] = s.digit_index + 1
-    row[SYMBOL] = s.symbol
-    row[OPERATION] = s.operation
+def _save(s, cells, history, known, situations, row):
+    """Writes the situation of the abacus to a row."""
+    situations[row, FINGER_COLUMN] = s.finger_column
+    situations[row, FINGER_ROW] = s.finger_row
+    situations[row, SIGNPOST] = s.signpost
+    situations[row, DIGIT_INDEX] = s.digit_index + 1
+    situations[row, SYMBOL] = s.symbol
+    situations[row, OPERATION] = s.operation
+    width = cells.shape[1]
     for column in range(width):
-        row[HEADER + column] = cells[0, column].digit if known[column] else UNKNOWN
-        row[HEADER + width + column] = cells[0, column].target if known[column] else UNKNOWN
+        open_column = not known[column]
+        situations[row, HEADER + column] = UNKNOWN if open_column else cells[0, column].digit
+        situations[row, HEADER + width + column] = (
+            UNKNOWN if open_column else cells[0, column].target
+        )
     start = HEADER + 2 * width
-    for k in range(frames):
-        row[start + 2 * k] = history[0, k] // 256
-        row[start + 2 * k + 1] = history[0, k] % 256
+    for k in range(history.shape[1]):
+        situations[row, start + 2 * k] = history[0, k] // 256
+        situations[row, start + 2 * k + 1] = history[0, k] % 256
 
 
 @compiled
 def _forget(s, cells, history, known):
+    """Opens the columns that nobody can see and no carry comes back over."""
     width, frames = cells.shape[1], history.shape[1]
     # The finger moves at most one column a step: the phases of the frames tell where it was.
-    lowest = highest = column = s.finger_column
+    column = s.finger_column
+    lowest = highest = column
     for k in range(frames - 1, 0, -1):
         phase = history[0, k] // SIGNPOST_PLACES % ENCODING_PERIOD
         before = history[0, k - 1] // SIGNPOST_PLACES % ENCODING_PERIOD
-        moved = (before - phase) % ENCODING_PERIOD
+        moved = (before - phase + ENCODING_PERIOD) % ENCODING_PERIOD
         column += -1 if moved == ENCODING_PERIOD - 1 else moved
         lowest, highest = min(lowest, column), max(highest, column)
     lowest -= 1
@@ -168,69 +294,131 @@ def _forget(s, cells, history, known):
 
 
 @compiled
-def _hash(row):
+def _hash(words, row):
     value = np.uint64(0xCBF29CE484222325)
-    for byte in row:
-        value = (value ^ np.uint64(byte)) * np.uint64(0x100000001B3)
-    return value ^ (value >> np.uint64(29))
+    for k in range(words.shape[1]):
+        value = (value ^ words[row, k]) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(32)
+    return value
 
 
 @compiled
-def _place(row, situations, table):
-    """Where the row is, or would be, in the table."""
+def _place(words, table, row):
+    """The slot of the row's situation: where it is in the table, or would be."""
     mask = np.uint64(len(table) - 1)
-    place = _hash(row) & mask
-    while table[place] != NOBODY:
-        other = situations[table[place]]
-        same = True
-        for k in range(len(row)):
-            if other[k] != row[k]:
-                same = False
-                break
-        if same:
-            return place
-        place = (place + np.uint64(1)) & mask
-    return place
+    slot = _hash(words, row) & mask
+    while table[slot] != NOBODY:
+        other = table[slot]
+        k = 0
+        while k < words.shape[1] and words[other, k] == words[row, k]:
+            k += 1
+        if k == words.shape[1]:
+            return slot
+        slot = (slot + np.uint64(1)) & mask
+    return slot
 
 
 @compiled
-def _grown(store, count):
-    """The store, twice as large if it is half full."""
-    situations, parents, actions, table = store
-    if count + 4096 < len(situations):
-        return store
-    size = 2 * len(situations) + 4096
-    new_situations = np.zeros((size, situations.shape[1]), np.uint8)
-    new_parents = np.full(size, NOBODY, np.int32)
-    new_actions = np.zeros(size, np.uint8)
-    new_situations[:count] = situations[:count]
-    new_parents[:count] = parents[:count]
-    new_actions[:count] = actions[:count]
-    slots = len(table)
-    while slots < 2 * size:
-        slots *= 2
-    new_table = np.full(slots, NOBODY, np.int32)
-    for index in range(count):
-        new_table[_place(new_situations[index], new_situations, new_table)] = index
-    return new_situations, new_parents, new_actions, new_table
+def _enter_all(words, table, count, old_table):
+    """Enters what the old table holds into one of another size."""
+    for number in old_table:
+        if number != NOBODY and number < count:
+            table[_place(words, table, number)] = number
 
 
 @compiled
-def _add(store, count, row, parent):
-    situations, parents, _, table = store
-    place = _place(row, situations, table)
-    if table[place] != NOBODY:
+def _choices(rules, s, cells, known, action, choices):
+    """Writes the branches that an action has, and returns how many they are."""
+    if action == SUBMIT:
+        return _choices_of_submit(rules, s, cells, known, choices)
+    revealed = NOBODY
+    if action == RIGHT:
+        revealed = s.finger_column + 1
+    elif action == LEFT:
+        revealed = s.finger_column - 2
+    if revealed < 0 or known[revealed]:
+        _write_choice(choices[0], NOBODY, 0, 0, UNKNOWN)
+        return 1
+    for digit in range(rules.base):
+        _write_choice(choices[digit], NOBODY, revealed, revealed, digit)
+    return rules.base
+
+
+@compiled
+def _choices_of_submit(rules, s, cells, known, choices):
+    """Any digit comes and, after a digit that can be an operand's last, any operation."""
+    j = s.digit_index
+    count = np.int64(0)
+    if j != ON_OPERATION_SYMBOL and (s.symbol > 0 or j == 0):
+        for operation in range(2):
+            _write_choice(choices[count], rules.base + operation, 0, 0, UNKNOWN)
+            count += 1
+    place = j + 1
+    if place + 1 >= rules.columns:
         return count
-    situations[count] = row
-    parents[count] = parent
-    table[place] = count
-    return count + 1
+    for symbol in range(rules.base):
+        if _overflows(rules, s, cells, place, symbol):
+            count = _choices_of_carry(rules, s, cells, known, symbol, place + 1, choices, count)
+        else:
+            _write_choice(choices[count], symbol, 0, 0, UNKNOWN)
+            count += 1
+    return count
 
 
 @compiled
-def _know(row, known, width):
-    for column in range(width):
-        known[column] = row[HEADER + column] != UNKNOWN
+def _choices_of_carry(rules, s, cells, known, symbol, first, choices, count):
+    """How far the carry of a digit runs, and the digit it ends on: any that open columns allow."""
+    wrapping = _wrapping(rules, s)
+    for last in range(first, rules.columns):
+        if known[last]:
+            if cells[0, last].digit == wrapping:
+                continue
+            _write_choice(choices[count], symbol, first, last, UNKNOWN)
+            return count + 1
+        for digit in range(rules.base):
+            if digit != wrapping:
+                _write_choice(choices[count], symbol, first, last, digit)
+                count += 1
+    return count
+
+
+@compiled
+def _write_choice(choice, symbol, first, last, digit):
+    choice.symbol = symbol
+    choice.first = first
+    choice.last = last
+    choice.digit = digit
+
+
+@compiled
+def _overflows(rules, s, cells, column, symbol):
+    digit = np.int64(cells[0, column].digit)
+    return digit + symbol >= rules.base if s.operation == ADD else digit < symbol
+
+
+@compiled
+def _wrapping(rules, s):
+    """The digit that a carry or a borrow changes and runs on over."""
+    return rules.base - 1 if s.operation == ADD else 0
+
+
+@compiled
+def _choose(rules, s, cells, known, choice):
+    """Gives open columns their digits and lays ready the symbol that a submit brings."""
+    wrapping = _wrapping(rules, s)
+    for column in range(choice.first, choice.last):
+        _set_column(cells, known, column, wrapping)
+    if choice.digit != UNKNOWN:
+        _set_column(cells, known, choice.last, choice.digit)
+    place = s.digit_index + 1
+    if choice.symbol >= rules.base:
+        s.operand_length = place
+        s.program_first = choice.symbol - rules.base
+        s.program_next = 0
+        s.program_count = 1
+    elif choice.symbol != NOBODY:
+        s.operand_length = place + 1
+        cells[0, place].operand = choice.symbol
 
 
 @compiled
@@ -238,190 +426,3 @@ def _set_column(cells, known, column, digit):
     cells[0, column].digit = digit
     cells[0, column].target = digit
     known[column] = True
-
-
-@compiled
-def _chain_branches(base, s, cells, known, column, amount, subtract, choices):
-    """The ways in which a digit that arrives at a column can carry on.
-
-    Writes (length, digit) to `choices` and returns how many: a carry runs over `length` columns,
-    each of which it wraps, to one of which the digit is given or, if UNKNOWN, known already.
-    """
-    digit = np.int32(cells[0, column].digit)
-    overflows = digit < amount if subtract else digit + amount >= base
-    if not overflows:
-        choices[0, 0] = NOBODY
-        return 1
-    wrapping = 0 if subtract else base - 1
-    count = 0
-    for length in range(cells.shape[1] - column - 1):
-        place = column + 1 + length
-        if known[place]:
-            if cells[0, place].digit != wrapping:
-                choices[count, 0], choices[count, 1] = length, UNKNOWN
-                return count + 1
-            continue
-        for terminal in range(base):
-            if terminal != wrapping:
-                choices[count, 0], choices[count, 1] = length, terminal
-                count += 1
-    return count
-
-
-@compiled
-def _take_chain(base, cells, known, column, subtract, length, terminal):
-    """Gives open columns the digits of a chosen carry."""
-    if length == NOBODY:
-        return
-    wrapping = 0 if subtract else base - 1
-    for place in range(column + 1, column + 1 + length):
-        _set_column(cells, known, place, wrapping)
-    if terminal != UNKNOWN:
-        _set_column(cells, known, column + 1 + length, terminal)
-
-
-@compiled
-def _explore(all_rules, world, program, results, printed, store):
-    rules = all_rules[0]
-    scalars, cells, history = world
-    s, result = scalars[0], results[0]
-    width = cells.shape[1]
-    known = np.zeros(width, np.bool_)
-    row = np.zeros(store[0].shape[1], np.uint8)
-    choices = np.zeros((width * rules.base + 1, 2), np.int64)
-    count = _starts(rules, s, cells, history, known, row, choices, store)
-    index = 0
-    while index < count:
-        store = _grown(store, count)
-        here = store[0][index].copy()
-        _load(here, s, cells, history)
-        _know(here, known, width)
-        action = answer(s, cells, 0, printed)
-        store[2][index] = action
-        if action == SUBMIT:
-            count = _submit(
-                rules, s, cells, history, program, result, here, known, row, choices, store, count,
-                index,
-            )
-        else:
-            count = _move(
-                rules, s, cells, history, program, result, here, known, row, store, count, index,
-                action,
-            )
-        if count < 0:
-            return store[0], store[1], store[2], count
-        index += 1
-    return store[0], store[1], store[2], count
-
-
-@compiled
-def _starts(rules, s, cells, history, known, row, choices, store):
-    """An episode starts on any digit, on any first column, with any digit to add or subtract."""
-    count = 0
-    for operation in range(2):
-        for digit in range(rules.base):
-            for symbol in range(rules.base):
-                row[:] = 0
-                row[HEADER : HEADER + 2 * cells.shape[1]] = UNKNOWN
-                branches = 1
-                branch = 0
-                while branch < branches:
-                    _load(row, s, cells, history)
-                    known[:] = False
-                    _set_column(cells, known, 0, digit)
-                    subtract = operation != ADD
-                    branches = _chain_branches(
-                        rules.base, s, cells, known, 0, symbol, subtract, choices
-                    )
-                    length, terminal = choices[branch]
-                    _take_chain(rules.base, cells, known, 0, subtract, length, terminal)
-                    s.operation = operation
-                    cells[0, 0].operand = symbol
-                    fill_history(rules, s, cells, 0, history)
-                    show_digit(rules, s, cells, 0, 0)
-                    start = row.copy()
-                    _save(s, cells, history, known, start)
-                    count = _add(store, count, start, NOBODY)
-                    branch += 1
-    return count
-
-
-@compiled
-def _move(
-    rules, s, cells, history, program, result, here, known, row, store, count, index, action
-):
-    """Every action but submit; a column that comes into view takes any digit."""
-    revealed = NOBODY
-    if action == RIGHT:
-        revealed = s.finger_column + 1
-    elif action == LEFT:
-        revealed = s.finger_column - 2
-    if revealed >= 0 and known[revealed]:
-        revealed = NOBODY
-    for digit in range(rules.base if revealed >= 0 else 1):
-        _load(here, s, cells, history)
-        _know(here, known, cells.shape[1])
-        if revealed >= 0:
-            _set_column(cells, known, revealed, digit)
-        count = _follow(
-            rules, s, cells, history, program, result, known, row, store, count, index, action
-        )
-        if count < 0:
-            return count
-    return count
-
-
-@compiled
-def _follow(rules, s, cells, history, program, result, known, row, store, count, index, action):
-    """Carries the action out and keeps the situation it leads to; -1 if it was wrong."""
-    advance(rules, s, cells, history, program, 0, action, result)
-    if result.end != 0 or result.illegal:
-        return -1
-    _save(s, cells, history, known, row)
-    return _add(store, count, row, index)
-
-
-@compiled
-def _submit(
-    rules, s, cells, history, program, result, here, known, row, choices, store, count, index
-):
-    """A submit brings any digit and, after a digit that can be an operand's last, any operation."""
-    j = s.digit_index
-    on_digit = j != ON_OPERATION_SYMBOL
-    if on_digit and (s.symbol > 0 or j == 0):
-        for operation in range(2):
-            _load(here, s, cells, history)
-            _know(here, known, cells.shape[1])
-            s.operand_length = j + 1
-            s.program_first, s.program_next, s.program_count = operation, 0, 1
-            count = _follow(
-                rules, s, cells, history, program, result, known, row, store, count, index, SUBMIT
-            )
-            if count < 0:
-                return count
-    place = j + 1 if on_digit else 0
-    if place + 1 >= cells.shape[1]:
-        return count
-    for symbol in range(rules.base):
-        branches = 1
-        branch = 0
-        while branch < branches:
-            _load(here, s, cells, history)
-            _know(here, known, cells.shape[1])
-            subtract = s.operation != ADD
-            branches = _chain_branches(
-                rules.base, s, cells, known, place, symbol, subtract, choices
-            )
-            if branches == 0:
-                break
-            length, terminal = choices[branch]
-            _take_chain(rules.base, cells, known, place, subtract, length, terminal)
-            s.operand_length = place + 1
-            cells[0, place].operand = symbol
-            count = _follow(
-                rules, s, cells, history, program, result, known, row, store, count, index, SUBMIT
-            )
-            if count < 0:
-                return count
-            branch += 1
-    return count
