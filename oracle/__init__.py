@@ -1,1 +1,1 @@
-"""The teacher of the virtual abacus: its algorithm, its answer in every state, and what it can meet."""
+"""The teacher of the virtual abacus: its algorithm, its answers, and all that it can meet."""

@@ -113,7 +113,7 @@ class BatchWindow:
         self.base = batch.config.base
 
     def _scalar(self, name: str) -> int:
-        return int(self._batch.scalars[name][self._index])
+        return int(self._batch.world.scalars[name][self._index])
 
     @property
     def symbol(self) -> int:

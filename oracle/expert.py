@@ -11,7 +11,12 @@ makes a wrong move itself:
 - Columns that are already wrong (after mistakes that did not end the episode) can still be put
   right, since the truth is known: before anything else it writes the lowest wrong column left of
   j, then the next, so that the next submit is right again, whatever was submitted before. While an
-  operation symbol is shown no slide is right; there it does the reset and repairs afterwards.
+  operation symbol is shown no slide is right; there it does the reset and repairs afterwards. What
+  was judged stays judged: an operation with a wrong submit, or with beads slid during its reset,
+  is not solved any more, but the one after it can be.
+
+It asks for steps as the algorithm does, and for those of the way back. A state from which these do
+not fit into the steps left is answered all the same.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import numpy.typing as npt
 from abacus import kernel
 from abacus.batch import AbacusBatch
 from abacus.kernel import (
+    ADD,
     ANY_ROW,
     DOWN,
     LEFT,
@@ -29,6 +35,7 @@ from abacus.kernel import (
     RIGHT,
     SLIDE,
     SUBMIT,
+    SUBTRACT,
     TO_LEFT,
     TO_RIGHT,
     UP,
@@ -38,14 +45,64 @@ from abacus.kernel import (
 from oracle.algorithm import Variant, check_variant
 
 
-def expert_actions(
-    batch: AbacusBatch, variant: Variant = "before"
-) -> npt.NDArray[np.int64]:
+def expert_actions(batch: AbacusBatch, variant: Variant = "before") -> npt.NDArray[np.int64]:
     """The teacher's action in every abacus of the batch."""
     check_variant(variant)
+    check_states(batch)
     actions = np.empty(batch.num_envs, np.int64)
     _answer_all(batch.world.scalars, batch.world.cells, variant == "printed", actions)
     return actions
+
+
+def check_states(batch: AbacusBatch) -> None:
+    """Raises ValueError if an abacus is in a state that no actions lead to."""
+    impossible = _first_impossible(batch.rules, batch.world.scalars, batch.world.cells)
+    if impossible >= 0:
+        raise ValueError(
+            f"abacus {impossible} is in a state that the environment cannot be in: reset the "
+            "batch, and let nothing but its steps change it"
+        )
+
+
+@compiled
+def _first_impossible(all_rules, scalars, cells):
+    """The first abacus in an impossible state, or -1; looks at no more than a column or two."""
+    rules = all_rules[0]
+    for i in range(len(scalars)):
+        s = scalars[i]
+        if not (_is_placed(rules, s) and _shows_its_symbol(rules, s, cells, i)):
+            return i
+        if not _knows_its_wrong_columns(rules, s, cells, i):
+            return i
+    return -1
+
+
+@compiled
+def _is_placed(rules, s):
+    on_column = 0 <= s.finger_column < rules.columns and 0 <= s.signpost < rules.columns
+    return on_column and 0 <= s.finger_row < rules.base
+
+
+@compiled
+def _shows_its_symbol(rules, s, cells, i):
+    j = s.digit_index
+    if s.operation != ADD and s.operation != SUBTRACT:
+        return False
+    if j == ON_OPERATION_SYMBOL:
+        return s.symbol == rules.base + s.operation
+    if not 0 <= j < s.operand_length < rules.columns:
+        return False
+    return 0 <= s.symbol < rules.base and s.symbol == cells[i, j].operand
+
+
+@compiled
+def _knows_its_wrong_columns(rules, s, cells, i):
+    if s.wrong_count == 0:
+        return s.first_wrong == rules.columns
+    if not (0 <= s.first_wrong < rules.columns and s.wrong_count > 0):
+        return False
+    cell = cells[i, s.first_wrong]
+    return cell.digit != cell.target and cell.digit < rules.base and cell.target < rules.base
 
 
 @compiled
@@ -86,6 +143,7 @@ def follow(batch: AbacusBatch, steps: int, variant: Variant = "before") -> None:
     check_variant(variant)
     if not batch.autoreset:
         raise ValueError("batch has autoreset=False: give one that starts anew by itself")
+    check_states(batch)
     actions = np.empty(batch.num_envs, np.int64)
     _run(
         batch.rules,

@@ -37,10 +37,11 @@ class ExpertPolicy(BasePolicy):
         action_masks: npt.NDArray[Any] | None = None,
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
         """The teacher's actions; masks are accepted, and met by every answer."""
-        if not isinstance(observation, dict) or set(observation) != set(self.observation_space):
+        current = self._abaci.batch.observation
+        if not isinstance(observation, dict) or set(observation) != set(current):
             raise ValueError("observation is not that of an abacus: give the environment's own")
         batched = np.ndim(observation["operation"]) > 1
-        for key, shown in self._abaci.batch.observation.items():
+        for key, shown in current.items():
             given = observation[key] if batched else np.asarray(observation[key])[None]
             if not np.array_equal(given, shown):
                 raise ValueError(
