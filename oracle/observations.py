@@ -316,7 +316,7 @@ def _check(base: int, frames: int, variant: Variant) -> None:
 
 
 def _read(path: Path, base: int, frames: int, variant: Variant) -> ObservationSet:
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
         observations = ObservationSet(base, frames, variant, *(file[name] for name in _ARRAYS))
         if observations.digest != str(file["digest"]):
             raise ValueError("its digest differs")

@@ -1,0 +1,180 @@
+"""The format of a file of demonstrations: its groups, their columns, its tables, its attributes.
+
+Flat columns over transitions, episodes and operations; `datasets/README.md` explains each. Two
+columns are codes into tables that the file brings along: a frame's number gives its pixels, an
+action with its outcome gives the reward terms at every level. So a transition takes eleven bytes
+before compression, where its pixels alone would take 24 in base 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abacus.observation import frame_codes, frame_pixels
+from abacus.reward import LEVELS, OUTCOMES, terms_of
+from abacus.rules import AbacusConfig, Action, End
+
+FORMAT_NAME = "virtual-abacus-demonstrations"
+FORMAT_VERSION = 1
+
+#: Pixels are multiples of a quarter, rewards and their terms of a twentieth.
+PIXEL_SCALE = 0.25
+REWARD_SCALE = 0.05
+#: The attribute that holds the scale of a dataset of integers.
+SCALE = "scale"
+
+#: Episodes 1, 11, 21, ... are for validation: any set of two episodes or more has both parts, and
+#: the parts of a smaller set are contained in those of a larger one.
+SPLIT_EVERY, SPLIT_FIRST = 10, 1
+
+#: The attributes of the root: JSON each, but for the seed, which is a number.
+ATTRIBUTES = (
+    "format",
+    "config",
+    "algorithm",
+    "seed",
+    "request",
+    "counts",
+    "split",
+    "digest",
+    "command",
+    "code",
+    "libraries",
+)
+
+#: Which outcome an action is judged by: the index of its name in OUTCOMES.
+OUTCOME_OF_ACTION = tuple(
+    OUTCOMES.index(
+        {Action.SLIDE: "slide", Action.SUBMIT: "submit"}.get(
+            action, "signpost" if action.name.startswith("SIGNPOST") else "finger"
+        )
+    )
+    for action in Action
+)
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A dataset with one row for each transition, episode or operation.
+
+    Values lie from `low` to below `stop`. `width` names the setting that gives the row's length
+    where a row is an array.
+    """
+
+    name: str
+    dtype: np.dtype[np.generic]
+    low: int
+    stop: int
+    width: str | None = None
+
+    def row_shape(self, config: AbacusConfig) -> tuple[int, ...]:
+        return () if self.width is None else (getattr(config, self.width),)
+
+
+@lru_cache(maxsize=64)
+def groups(config: AbacusConfig) -> dict[str, tuple[Column, ...]]:
+    """The columns of each group."""
+    symbols, codes, many = config.symbols, frame_codes(config.base), 2**62
+    byte, signed = np.dtype("u1"), np.dtype("i1")
+    code, number, position = np.dtype("<u2"), np.dtype("<i4"), np.dtype("<i8")
+    return {
+        "transitions": (
+            Column("frame", code, 0, codes),
+            Column("symbol", byte, 0, symbols),
+            Column("operation", byte, 0, 2),
+            Column("action", byte, 0, len(Action)),
+            Column("taken", byte, 0, len(Action)),
+            Column("mask", byte, 0, 256),
+            Column("outcome", signed, -1, 2),
+            Column("reward", signed, -128, 128),
+            Column("terminated", byte, 0, 2),
+            Column("truncated", byte, 0, 2),
+        ),
+        "episodes": (
+            Column("start", position, 0, many),
+            Column("length", number, 1, 2**31),
+            Column("first_operation", position, 0, many),
+            Column("operations", number, 1, 2**31),
+            Column("seed", position, 0, many),
+            Column("end", byte, 1, len(End)),
+            Column("validation", byte, 0, 2),
+            Column("final_frame", code, 0, codes),
+            Column("final_symbol", byte, 0, symbols),
+            Column("final_operation", byte, 0, 2),
+        ),
+        "operations": (
+            Column("start", position, 0, many),
+            Column("length", number, 1, 2**31),
+            Column("episode", position, 0, many),
+            Column("operation", byte, 0, 2),
+            Column("fresh", byte, 0, 2),
+            Column("operand", byte, 0, config.base, "max_digits"),
+            Column("before", byte, 0, config.base, "columns"),
+            Column("after", byte, 0, config.base, "columns"),
+        ),
+    }
+
+
+def names(config: AbacusConfig) -> Iterator[tuple[str, Column]]:
+    """Every column with its path in the file."""
+    for group, columns in groups(config).items():
+        for column in columns:
+            yield f"{group}/{column.name}", column
+
+
+@dataclass(frozen=True)
+class Table:
+    """A small dataset of integers that codes are looked up in."""
+
+    values: Array
+    scale: float
+
+
+def tables(config: AbacusConfig) -> dict[str, Table]:
+    """The tables of a file, by their path."""
+    pixels = np.rint(frame_pixels(config.base) / PIXEL_SCALE).astype(np.uint8)
+    return {
+        "tables/frame": Table(pixels.reshape(-1, *config.frame_shape), PIXEL_SCALE),
+        "tables/terms": Table(term_table(), REWARD_SCALE),
+    }
+
+
+def every_outcome() -> npt.NDArray[np.int8]:
+    """(actions, outcomes -1 to 1, OUTCOMES): an action's one outcome among the four of a step."""
+    outcomes = np.zeros((len(Action), 3, len(OUTCOMES)), np.int8)
+    for action, judged in enumerate(OUTCOME_OF_ACTION):
+        outcomes[action, :, judged] = (-1, 0, 1)
+    return outcomes
+
+
+def term_table() -> npt.NDArray[np.int8]:
+    """Reward terms (levels, actions, outcomes -1 to 1, terms) in twentieths."""
+    return np.stack([_twentieths(terms_of(every_outcome(), level)) for level in LEVELS])
+
+
+def reward_table(reward: str | tuple[str, ...]) -> npt.NDArray[np.int8]:
+    """The scalar reward (actions, outcomes -1 to 1) in twentieths, at a level or of modules."""
+    return _twentieths(terms_of(every_outcome(), reward).sum(axis=-1))
+
+
+def outcome_places(taken: Array, outcome: Array) -> npt.NDArray[np.uint8]:
+    """Where an action with its outcome stands in a table of (actions, outcomes -1 to 1)."""
+    places: npt.NDArray[np.uint8] = taken * np.uint8(3) + (outcome + np.int8(1)).view(np.uint8)
+    return places
+
+
+def _twentieths(rewards: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
+    rounded: npt.NDArray[np.int8] = np.rint(rewards / REWARD_SCALE).astype(np.int8)
+    return rounded
+
+
+class DemonstrationsError(ValueError):
+    """A file that is not a set of demonstrations, or that was changed since it was recorded."""

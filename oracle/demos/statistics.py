@@ -1,0 +1,160 @@
+"""What a set of demonstrations holds: actions, carries and borrows, returns, what it covers."""
+
+# numba types the compiled functions from the arguments that they meet.
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abacus.kernel import ADD, SUBTRACT, compiled
+from abacus.reward import LEVELS
+from abacus.rules import Action
+from oracle.demos.read import Demonstrations
+
+
+@compiled
+def _count_carries(before, operand, operation, base, counts, chains):
+    for m in range(len(before)):
+        carry, chain = 0, 0
+        for column in range(before.shape[1]):
+            if column >= operand.shape[1] and carry == 0:
+                break
+            amount = carry
+            if column < operand.shape[1]:
+                amount += operand[m, column]
+            digit = np.int64(before[m, column])
+            carries = digit + amount >= base if operation[m] == ADD else digit < amount
+            carry = 1 if carries else 0
+            chain = chain + 1 if carries else 0
+            counts[m] += carry
+            chains[m] = max(chains[m], chain)
+
+
+@dataclass(frozen=True)
+class Carries:
+    """For each operation: columns that carry or borrow, and the longest run of such columns."""
+
+    counts: npt.NDArray[np.int32]
+    chains: npt.NDArray[np.int32]
+
+
+def carries_of(demonstrations: Demonstrations) -> Carries:
+    """The carries of additions and the borrows of subtractions."""
+    columns = demonstrations.operations
+    count = len(columns["start"])
+    carries = Carries(np.zeros(count, np.int32), np.zeros(count, np.int32))
+    _count_carries(
+        columns["before"],
+        columns["operand"],
+        columns["operation"],
+        demonstrations.config.base,
+        carries.counts,
+        carries.chains,
+    )
+    return carries
+
+
+@dataclass(frozen=True)
+class KindStatistics:
+    """Of the additions, or of the subtractions."""
+
+    operations: int
+    with_carry: int
+    carries: int
+    longest_chain: int
+
+    @property
+    def share_with_carry(self) -> float:
+        return self.with_carry / self.operations if self.operations else 0.0
+
+    @property
+    def mean_carries(self) -> float:
+        return self.carries / self.operations if self.operations else 0.0
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the complete set of observations there is."""
+
+    seen: int
+    complete: int
+
+    @property
+    def share(self) -> float:
+        return self.seen / self.complete
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a summary tells."""
+
+    transitions: int
+    episodes: int
+    operations: int
+    validation_episodes: int
+    actions: dict[str, int]
+    detours: int
+    additions: KindStatistics
+    subtractions: KindStatistics
+    #: Mean return of an episode at each reward level.
+    returns: dict[str, float]
+
+
+def statistics_of(demonstrations: Demonstrations) -> Statistics:
+    """Counts everything once."""
+    rows, operation = demonstrations.transitions, demonstrations.operations["operation"]
+    carries = carries_of(demonstrations)
+    histogram = np.bincount(rows["action"], minlength=len(Action)).tolist()
+    episodes = demonstrations.counts["episodes"]
+    return Statistics(
+        **demonstrations.counts,
+        validation_episodes=int(demonstrations.episodes["validation"].sum()),
+        actions={action.name: histogram[action] for action in Action},
+        detours=int(np.count_nonzero(rows["action"] != rows["taken"])),
+        additions=_of_kind(carries, operation == ADD),
+        subtractions=_of_kind(carries, operation == SUBTRACT),
+        returns={
+            level: float(demonstrations.rewards(level).sum(dtype=np.float64)) / episodes
+            for level in LEVELS
+        },
+    )
+
+
+def _of_kind(carries: Carries, which: npt.NDArray[np.bool_]) -> KindStatistics:
+    counts, chains = carries.counts[which], carries.chains[which]
+    return KindStatistics(
+        operations=len(counts),
+        with_carry=int(np.count_nonzero(counts)),
+        carries=int(counts.sum()),
+        longest_chain=int(chains.max(initial=0)),
+    )
+
+
+def coverage_of(demonstrations: Demonstrations, rows_at_once: int = 2**20) -> Coverage | None:
+    """The share of the complete observation set, None where it is not enumerated."""
+    complete = _complete_set(demonstrations)
+    if complete is None:
+        return None
+    seen = np.zeros(len(complete), np.bool_)
+    columns = demonstrations.transitions
+    for start in range(0, len(demonstrations), rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        places = complete.index(
+            demonstrations.histories(rows), columns["symbol"][rows], columns["operation"][rows]
+        )
+        seen[places[places >= 0]] = True
+    return Coverage(int(seen.sum()), len(complete))
+
+
+def _complete_set(demonstrations: Demonstrations) -> Any:
+    try:
+        from oracle.observations import complete_set  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return None
+    config = demonstrations.config
+    return complete_set(config.base, config.frames, demonstrations.recipe.variant)
