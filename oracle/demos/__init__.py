@@ -1,1 +1,20 @@
-"""Demonstrations: recorded by the teacher, kept in HDF5, read for any learner."""
+"""Demonstrations: recorded by the teacher, kept in HDF5, read for any learner.
+
+record(Recipe(operations=1000), "some.h5")
+demonstrations = Demonstrations.open("some.h5")
+"""
+
+from oracle.demos.read import Demonstrations
+from oracle.demos.recipe import Recipe
+from oracle.demos.record import Report, default_path, open_or_record, record
+from oracle.demos.schema import DemonstrationsError
+
+__all__ = [
+    "Demonstrations",
+    "DemonstrationsError",
+    "Recipe",
+    "Report",
+    "default_path",
+    "open_or_record",
+    "record",
+]

@@ -29,6 +29,9 @@ from oracle.demos.writer import DEFAULT_COMPRESSION, FileWriter
 #: A third of a second of work, which is what a kill can lose.
 OPERATIONS_PER_SHARD = 2**14
 
+#: Where files are kept, from the folder in which a job is run.
+FOLDER = Path("datasets")
+
 #: Told how many operations and transitions were added.
 Progress = Callable[[int, int], None]
 
@@ -184,6 +187,19 @@ def _still_wanted(recipe: Recipe, counts: dict[str, int], recording: Recording) 
     stops = recording.operations["start"] + recording.operations["length"]
     short = recipe.transitions - counts["transitions"]
     return int(stops.searchsorted(short)) + 1
+
+
+def default_path(recipe: Recipe) -> Path:
+    """Where a recipe is recorded if no other place is asked for."""
+    return FOLDER / recipe.file_name
+
+
+def open_or_record(
+    recipe: Recipe, path: str | Path | None = None, workers: int | None = None
+) -> Demonstrations:
+    """The demonstrations of a recipe, recorded first if they are not there."""
+    report = record(recipe, path or default_path(recipe), workers=workers)
+    return Demonstrations.open(report.path)
 
 
 def warm_up(recipe: Recipe) -> None:

@@ -1,0 +1,1 @@
+"""What the jobs around demonstrations share: their summary, their traces, their exports."""
