@@ -1,0 +1,1 @@
+"""Timings and large checks: `python -m benchmarks.NAME`."""

@@ -1,0 +1,87 @@
+"""Shows for the whole default set what the tests show for parts of it (docs/exactness.md).
+
+The explored situations are closed under stretching at the width that the proof works with; wider
+abaci add no observation; every observation is met by a concrete operation, run in the environment.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from tqdm import tqdm
+
+from oracle.closure import alike, missing_alike
+from oracle.explore import explore
+from oracle.observations import collect, complete_set
+from oracle.witness import WitnessFinder
+from pipelines.command_line import option, run
+
+#: Columns beyond the frames that the proof works with.
+PROOF_MARGIN = 13
+
+
+@dataclass(frozen=True)
+class Options:
+    base: int = option(5, "base of the abacus")
+    frames: int = option(3, "frames of an observation")
+    sample: int = option(0, "look for so many witnesses only; 0: for every observation")
+    workers: int = option(2, "processes that look for witnesses")
+
+
+@cache
+def _finder(base: int, frames: int) -> WitnessFinder:
+    return WitnessFinder(complete_set(base, frames))
+
+
+def _steps_to(task: tuple[int, int, int]) -> int:
+    """The steps of the row's witness; -1 where none is found."""
+    base, frames, row = task
+    try:
+        return _finder(base, frames).find(row).step
+    except AssertionError:
+        return -1
+
+
+def _check_closure(options: Options) -> bool:
+    width = options.frames + PROOF_MARGIN
+    exploration = explore(options.base, options.frames, width)
+    looked_up = sum(len(rows) for rows in alike(exploration))
+    missing = len(missing_alike(exploration))
+    same = collect(exploration, "before").digest == complete_set(options.base, options.frames).digest
+    print(f"situations on {width} columns      {len(exploration.parents):>12,}")
+    print(f"alike to them, looked up      {looked_up:>12,}")
+    print(f"of these not explored         {missing:>12,}")
+    print(f"observations as on fewer columns {'yes' if same else 'NO':>9}")
+    return missing == 0 and same
+
+
+def _check_witnesses(options: Options) -> bool:
+    rows = np.arange(len(complete_set(options.base, options.frames)))
+    if options.sample:
+        rows = np.random.default_rng(0).choice(rows, min(options.sample, len(rows)), replace=False)
+    tasks = [(options.base, options.frames, int(row)) for row in rows]
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        found = pool.imap_unordered(_steps_to, tasks, chunksize=64)
+        steps = np.array(list(tqdm(found, total=len(tasks), desc="witnesses", unit="obs")))
+    print(f"observations looked for       {len(steps):>12,}")
+    print(f"met by a concrete operation   {(steps >= 0).sum():>12,}")
+    print(f"steps to the furthest         {steps.max():>12,}")
+    return bool((steps >= 0).all())
+
+
+def main(options: Options) -> int:
+    """Runs both checks; the exit status tells whether they hold."""
+    began = time.perf_counter()
+    closed = _check_closure(options)
+    met = _check_witnesses(options)
+    print(f"seconds                       {time.perf_counter() - began:>12,.0f}")
+    return 0 if closed and met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, Options, __doc__, "python -m benchmarks.reachability --sample 5000"))
