@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,6 +22,7 @@ from oracle.demos.schema import (
 )
 
 _PACKAGE = "virtual-abacus"
+_CHECKOUT = Path(__file__).resolve().parents[2]
 #: The libraries that have a part in what is recorded.
 _LIBRARIES = ("numpy", "numba", "h5py", "gymnasium")
 _ALGORITHM = "the paper's Algorithm 1, as mended in oracle/algorithm.py"
@@ -94,7 +96,7 @@ def origin(recipe: Recipe, command: Sequence[str]) -> dict[str, Any]:
         **facts(recipe),
         "request": {"operations": recipe.operations, "transitions": recipe.transitions},
         "command": [_without_folder(word) for word in command],
-        "code": {"package": _PACKAGE, "version": _version(_PACKAGE), "commit": _commit()},
+        "code": {"package": _PACKAGE, "version": _own_version(), "commit": _commit()},
         "libraries": {name: _version(name) for name in _LIBRARIES},
     }
 
@@ -112,14 +114,21 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _own_version() -> str | None:
+    """As installed, or as a checkout says of itself."""
+    project = _CHECKOUT / "pyproject.toml"
+    if not project.is_file():
+        return _version(_PACKAGE)
+    return str(tomllib.loads(project.read_text())["project"]["version"])
+
+
 def _commit() -> str | None:
     """The commit of a checkout of this code; None anywhere else."""
-    folder = Path(__file__).resolve().parents[2]
-    if not (folder / ".git").exists():
+    if not (_CHECKOUT / ".git").exists():
         return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=_CHECKOUT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip() or None

@@ -48,7 +48,7 @@ class Difference:
 
 
 def first_difference(
-    demonstrations: Demonstrations, progress: Callable[[int], None] = lambda transitions: None
+    demonstrations: Demonstrations, progress: Callable[[int], object] = lambda transitions: None
 ) -> Difference | None:
     """Replays every episode; None if everything is as it was recorded."""
     recorded = _Recorded(demonstrations)

@@ -56,7 +56,11 @@ def _kind(kind: KindStatistics, one: str, many: str) -> str:
 def _coverage(demonstrations: Demonstrations) -> str:
     coverage = coverage_of(demonstrations)
     if coverage is None:
-        return f"unknown: {demonstrations.config.frames} frames are too many to enumerate them"
+        config = demonstrations.config
+        return (
+            f"unknown: all observations in base {config.base} with {config.frames} frames are not "
+            "enumerated on this machine, and that takes minutes (oracle.observations.complete_set)"
+        )
     return (
         f"{coverage.seen:,} of the {coverage.complete:,} observations that the algorithm can meet "
         f"at any length ({coverage.share:.2%})"
