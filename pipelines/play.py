@@ -10,7 +10,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.command_line import argument, option, run
+from abacus.rules import AbacusConfig
+from pipelines.command_line import argument, option, run, shown_path
+from pipelines.playing.export import Exports, export
 from pipelines.playing.game import Game, watch
 from pipelines.playing.human import play_in_terminal
 from pipelines.playing.plain import plain_lines
@@ -37,19 +39,38 @@ class Options:
     columns: int | None = option(None, "columns (default: 10, or as many as it takes)")
     speed: float = option(4.0, "steps a second at first")
     plain: bool = option(False, "lines of text, also where the terminal could be drawn on")
+    gif: Path | None = option(None, "write an animation")
+    mp4: Path | None = option(None, "write a film; needs ffmpeg")
+    svg: Path | None = option(None, "write one picture of vectors: --frame chooses which")
+    trace: Path | None = option(None, "write every step as JSON")
+    frame: int | None = option(None, "step that --svg shows (default: the last)")
+    width: int | None = option(None, "pixels across a --gif or --mp4 (default: as drawn)")
 
     def __post_init__(self) -> None:
         if sum((self.run is not None, self.teacher, self.human)) > 1:
             raise ValueError("--run, --teacher and --human exclude one another: give one of them")
+        if self.human and self.exports.paths:
+            raise ValueError("--human writes no files: leave it out, or leave the files out")
         if not 0 < self.speed <= 1000:
             raise ValueError(f"speed={self.speed} is not allowed: give 0.5 to 1000")
+
+    @property
+    def exports(self) -> Exports:
+        return Exports(self.gif, self.mp4, self.svg, self.trace, self.frame, self.width, self.speed)
 
 
 def main(options: Options) -> int:
     """Plays, and tells how it came out."""
+    exports = options.exports
     if options.human:
         return _human(options)
-    game, player = _game(options)
+    config, player = _config_and_player(options)
+    if exports.paths:
+        game = export(lambda: Game(config), player, exports)
+        for path in exports.paths:
+            print(f"wrote {shown_path(path)}")
+        return _tell(game)
+    game = Game(config)
     if is_interactive() and not options.plain:
         print("\n".join(picture(watch_in_terminal(game, player, options.speed))))
     else:
@@ -58,11 +79,11 @@ def main(options: Options) -> int:
     return _tell(game)
 
 
-def _game(options: Options) -> tuple[Game, Player]:
+def _config_and_player(options: Options) -> tuple[AbacusConfig, Player]:
     # The expression is checked before anything slow is loaded.
     config = config_for(options.expression, options.base or 5, columns=options.columns)
     if options.teacher:
-        return Game(config), TeacherPlayer()
+        return config, TeacherPlayer()
     player = network_player(options.run, options.trust)
     layout = player.policy.layout
     if options.base not in (None, layout.base):
@@ -71,7 +92,7 @@ def _game(options: Options) -> tuple[Game, Player]:
             "--base out, or watch --teacher"
         )
     config = config_for(options.expression, layout.base, layout.frames, options.columns)
-    return Game(config), player
+    return config, player
 
 
 def _human(options: Options) -> int:
