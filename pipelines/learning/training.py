@@ -1,0 +1,299 @@
+"""A run from the demonstrations to the certificate, in stages that can be broken off anywhere.
+
+Cloning, then PPO, then the end: after each epoch and between rollouts the state may be saved, and a
+run that is started again goes on from there with the same numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from tqdm import tqdm
+
+from abacus.sb3 import AbacusVecEnv
+from pipelines.learning.checkpoints import load_ppo_state, ppo_state
+from pipelines.learning.cloning import Cloning, EpochScore
+from pipelines.learning.cloning_set import CloningSet
+from pipelines.learning.demonstrations import cloning_sets
+from pipelines.learning.evaluating import Evaluation, Evaluator
+from pipelines.learning.interrupt import Interruption
+from pipelines.learning.logs import file_logger
+from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.publish import load_policy, load_run, save_policy
+from pipelines.learning.runs import RunFolder
+
+#: Seconds of work that a kill may lose.
+CHECKPOINT_SECONDS = 10.0
+CLONING, TUNING, DONE = "cloning", "ppo", "done"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    clone: Evaluation | None
+    best: Evaluation
+    last: Evaluation
+    evaluations: list[Evaluation]
+    cloning_curve: list[EpochScore]
+    seconds: dict[str, float]
+    longest_training_run: int
+
+
+class Training:
+    """One run."""
+
+    def __init__(self, folder: RunFolder, say: Say, *, progress: bool = False) -> None:
+        self.folder, self.say, self.progress = folder, say, progress
+        self.settings = folder.settings
+        torch.set_num_threads(self.settings.threads)
+        self.world = self.settings.world()
+        self.saved = folder.load_checkpoint() or {"stage": CLONING}
+        self.evaluations = [Evaluation(**values) for values in self.saved.get("evaluations", [])]
+        self.seconds: dict[str, float] = dict(self.saved.get("seconds", {}))
+        self.curve: list[EpochScore] = [
+            EpochScore(**values) for values in self.saved.get("curve", [])
+        ]
+        self.train_set: CloningSet | None = None
+        self.model = self._new_model()
+        self.interruption = Interruption()
+        self._evaluator: Evaluator | None = None
+        self._saved_at = time.monotonic()
+
+    @property
+    def policy(self) -> AbacusPolicy:
+        return self.model.policy
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """Made when first needed: it may have to enumerate the complete set."""
+        if self._evaluator is None:
+            self._evaluator = Evaluator(
+                self.world,
+                self.settings.eval_episodes,
+                with_set=self.settings.network == "compact",
+            )
+        return self._evaluator
+
+    def _new_model(self) -> AbacusPPO:
+        settings = self.settings
+        abaci = settings.n_envs if settings.n_timesteps else 1
+        return AbacusPPO(
+            AbacusPolicy,
+            AbacusVecEnv(abaci, config=self.world),
+            settings.ppo(),
+            seed=settings.seed,
+            device=settings.device,
+            policy_kwargs={"network": settings.network},
+        )
+
+    def run(self) -> Outcome:
+        """Does what is left of the run."""
+        with self.interruption:
+            if self.saved["stage"] == CLONING:
+                self._first_stage()
+                self._save(TUNING)
+            if self.settings.n_timesteps and self.saved["stage"] == TUNING:
+                self._tune()
+            self._save(DONE)
+        clone = self.evaluations[0]
+        return Outcome(
+            clone=clone if self._starts_from_something else None,
+            best=max(self.evaluations, key=lambda evaluation: evaluation.rank),
+            last=self.evaluations[-1],
+            evaluations=self.evaluations,
+            cloning_curve=self.curve,
+            seconds=self.seconds,
+            longest_training_run=self.model.longest_run,
+        )
+
+    @property
+    def _starts_from_something(self) -> bool:
+        return bool(self.settings.demo_operations) or self.settings.start_from is not None
+
+    def _first_stage(self) -> None:
+        """Clones, or takes the policy to start from; then evaluates it, before anything moves."""
+        settings, started = self.settings, time.perf_counter()
+        if settings.start_from is not None:
+            start = load_run(settings.start_from, trust=settings.trust)
+            self.policy.load_state_dict(start.state_dict())
+        elif settings.demo_operations:
+            self._clone()
+        self.seconds["cloning"] = self.seconds.get("cloning", 0.0) + time.perf_counter() - started
+        self._evaluate(0)
+        if self._starts_from_something:
+            self._publish("clone", self.evaluations[0])
+        self._publish("best", self.evaluations[0])
+        self._publish("last", self.evaluations[0])
+
+    def _clone(self) -> None:
+        settings, state = self.settings, self.saved.get("cloning")
+        self.train_set, held_out = cloning_sets(settings, self.say)
+        done = len(state["curve"]) if state else None
+        cloning = Cloning(
+            self.policy,
+            self.train_set,
+            held_out,
+            settings.cloning(),
+            settings.seed,
+            file_logger(self.folder.path, "cloning", done),
+        )
+        if state:
+            cloning.load_state(state)
+        with tqdm(
+            total=settings.epochs,
+            initial=cloning.epochs_done,
+            desc="cloning",
+            unit="epoch",
+            disable=not self.progress,
+        ) as bar:
+
+            def after_epoch(score: EpochScore) -> None:
+                bar.update()
+                bar.set_postfix(held_out=f"{score.held_out_accuracy:.4%}")
+                self._maybe_save(CLONING, lambda: {"cloning": cloning.state()})
+
+            self.curve = cloning.run(after_epoch)
+        last = min(self.curve, key=lambda score: score.held_out_loss)
+        self.say(
+            f"cloned in {len(self.curve)} epochs: held-out accuracy {last.held_out_accuracy:.4%}, "
+            f"loss {last.held_out_loss:.6f} in epoch {last.epoch}"
+        )
+
+    def _tune(self) -> None:
+        settings, model, state = self.settings, self.model, self.saved.get("ppo")
+        total = settings.n_timesteps or 0
+        torch.manual_seed(settings.seed)
+        if state:
+            load_ppo_state(model, state)
+        else:
+            model.policy.load_state_dict(load_policy(self.folder.path / "last").state_dict())
+            if settings.kl_weight:
+                model.freeze_clone()
+        if settings.cloning_weight:
+            self.train_set = self.train_set or cloning_sets(settings, self.say)[0]
+            model.demonstrations = self.train_set
+        done = model.num_timesteps
+        model.set_logger(file_logger(self.folder.path, "progress", done if state else None))
+        if done < total:
+            model.learn(
+                total - done,
+                callback=_Watch(self, total),
+                reset_num_timesteps=not state,
+            )
+
+    def after_rollout(self, *, final: bool = False) -> None:
+        """Between rollouts: evaluates if it is time to, saves if it is time to."""
+        step, last = self.model.num_timesteps, self.evaluations[-1].step
+        if step > last and (
+            final or step // self.settings.eval_freq > last // self.settings.eval_freq
+        ):
+            self._evaluate(step)
+            self._publish("last", self.evaluations[-1])
+            if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
+                self._publish("best", self.evaluations[-1])
+            self._save(TUNING, {"ppo": ppo_state(self.model)})
+        else:
+            self._maybe_save(TUNING, lambda: {"ppo": ppo_state(self.model)})
+
+    def _evaluate(self, step: int) -> None:
+        evaluation = self.evaluator(self.policy, step)
+        self.evaluations.append(evaluation)
+        before = self.evaluations[-2].step if step else None
+        logger = file_logger(self.folder.path, "evaluations", before)
+        for name, value in evaluation.record().items():
+            logger.record(name, value)
+        logger.dump(step)
+        logger.close()
+        self.say(shown_evaluation(evaluation))
+        clone = self.evaluations[0]
+        if self._starts_from_something and evaluation.accuracy < clone.accuracy:
+            self.say(
+                f"below the clone: {evaluation.accuracy:.2%} of operations, the clone solved "
+                f"{clone.accuracy:.2%}"
+            )
+
+    def _publish(self, name: str, evaluation: Evaluation) -> None:
+        about = {"step": evaluation.step, "evaluation": evaluation.to_dict()}
+        save_policy(self.policy, self.folder.path / name, about)
+
+    def _maybe_save(self, stage: str, more: Callable[[], dict[str, Any]]) -> None:
+        """Saves if the last time was long ago or the user wants to leave."""
+        if self.interruption.asked or time.monotonic() - self._saved_at > CHECKPOINT_SECONDS:
+            self._save(stage, more())
+        if self.interruption.asked:
+            raise KeyboardInterrupt
+
+    def _save(self, stage: str, more: dict[str, Any] | None = None) -> None:
+        self.saved = {
+            "stage": stage,
+            "evaluations": [evaluation.to_dict() for evaluation in self.evaluations],
+            "curve": [vars(score) for score in self.curve],
+            "seconds": self.seconds,
+            **(more or {}),
+        }
+        self.folder.save_checkpoint(self.saved)
+        self._saved_at = time.monotonic()
+
+
+class _Watch(BaseCallback):
+    """Calls back between rollouts, and draws the progress bar."""
+
+    def __init__(self, training: Training, total: int) -> None:
+        super().__init__()
+        self.training = training
+        self.total = total
+
+    def _on_training_start(self) -> None:
+        self._started = time.perf_counter()
+        self._spent = self.training.seconds.get("ppo", 0.0)
+        self.bar = tqdm(
+            total=self.total,
+            initial=self.model.num_timesteps,
+            desc="ppo",
+            unit="step",
+            unit_scale=True,
+            disable=not self.training.progress,
+        )
+
+    def _on_rollout_start(self) -> None:
+        # The first time there was no update yet; afterwards this is just after one.
+        if self.model.num_timesteps:
+            self._note_time()
+            self.training.after_rollout()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        model = self.training.model
+        self.bar.update(model.settings.rollout)
+        self.bar.set_postfix(
+            accuracy=f"{model.rollout_buffer.counts.accuracy:.2%}", longest=model.longest_run
+        )
+
+    def _on_training_end(self) -> None:
+        self._note_time()
+        self.bar.close()
+        self.training.after_rollout(final=True)
+
+    def _note_time(self) -> None:
+        self.training.seconds["ppo"] = self._spent + time.perf_counter() - self._started
+
+
+def shown_evaluation(evaluation: Evaluation) -> str:
+    """An evaluation as a line."""
+    wrong = "" if evaluation.wrong is None else f", {evaluation.wrong:,} observations wrong"
+    failures = ", ".join(f"{kind} {n}" for kind, n in evaluation.failures.items() if n) or "none"
+    return (
+        f"step {evaluation.step:,}: accuracy {evaluation.accuracy:.2%}{wrong}, error rate at 16 "
+        f"digits {evaluation.long_error_rate:.2%}, failures: {failures}"
+    )
