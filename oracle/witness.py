@@ -141,8 +141,10 @@ class WitnessFinder:
 def walks(
     exploration: Exploration, way: npt.NDArray[np.uint8], variant: Variant
 ) -> Iterator[Witness | None]:
-    """Walks the way on a real abacus, as it is and with another first operation."""
-    yield _fit(exploration, way, operations_of(way), None, variant)
+    """Walks the way on a real abacus: to the letter, but for what was forgotten, with a lead."""
+    shown = way[:, HEADER : HEADER + exploration.width]
+    for binding in (shown, _last_known(shown)):
+        yield _fit(exploration, binding, operations_of(way), None, variant)
     yield _walk_with_lead(exploration, way, variant)
 
 
@@ -161,17 +163,18 @@ def _walk_with_lead(
     row = int(rest[0, FINGER_ROW])
     operation, digit = (SUBTRACT, 1) if row == 0 else (ADD, row - 1)
     lead = (operation, [0] * (exploration.width + 1) + [1])
-    return _fit(exploration, rest, [lead, *operations_of(rest)], digit, variant)
+    binding = _last_known(rest[:, HEADER : HEADER + exploration.width])
+    return _fit(exploration, binding, [lead, *operations_of(rest)], digit, variant)
 
 
 def _fit(
     exploration: Exploration,
-    way: npt.NDArray[np.uint8],
+    binding: npt.NDArray[np.uint8],
     operations: list[GivenOperation],
     lead_digit: int | None,
     variant: Variant,
 ) -> Witness | None:
-    """Changes starting digits until the walk is the way."""
+    """Changes starting digits until the walk shows, step by step, the digits that bind it."""
     base = exploration.base
     width = exploration.width + (1 if lead_digit is None else 4)
     start = np.zeros(width, np.uint8)
@@ -181,14 +184,14 @@ def _fit(
         start[-1] = _needs_reserve(start, operations, base)
         batch = _abacus(exploration, start, operations)
         steps = 0 if lead_digit is None else _finish_first_operation(batch, variant)
-        mismatch = _first_mismatch(batch, way, exploration.width, variant)
+        mismatch = _first_mismatch(batch, binding, variant)
         if mismatch is None:
             return Witness(
                 base,
                 width,
                 value_of(start, base),
                 _expression(operations, base),
-                steps + len(way) - 1,
+                steps + len(binding) - 1,
             )
         column, difference = mismatch
         start[column] = (int(start[column]) + difference) % base
@@ -220,13 +223,13 @@ def _finish_first_operation(batch: AbacusBatch, variant: Variant) -> int:
 
 
 def _first_mismatch(
-    batch: AbacusBatch, way: npt.NDArray[np.uint8], width: int, variant: Variant
+    batch: AbacusBatch, binding: npt.NDArray[np.uint8], variant: Variant
 ) -> tuple[int, int] | None:
-    """(column, what its starting digit lacks) where the walk first differs from the way."""
-    for step, digits in enumerate(_last_known(way[:, HEADER : HEADER + width])):
+    """(column, what its starting digit lacks) where the walk first shows something else."""
+    for step, digits in enumerate(binding):
         if step > 0:
             batch.step(expert_actions(batch, variant))
-        shown = batch.digits[0, :width]
+        shown = batch.digits[0, : len(digits)]
         wrong = np.flatnonzero((digits != UNKNOWN) & (digits != shown))
         if len(wrong):
             column = int(wrong[0])
