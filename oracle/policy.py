@@ -8,48 +8,67 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from abacus.sb3 import AbacusVecEnv
 from oracle.algorithm import Variant, check_variant
 from oracle.expert import expert_actions
 
+Observation = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
+
 
 class ExpertPolicy(BasePolicy):
-    """Answers for the abaci of one `AbacusVecEnv`, as they stand.
+    """Answers for the abaci of one environment, as they stand.
 
-    The teacher needs the state, which an observation does not hold off the algorithm's path. So
-    the policy is made for an environment, and `predict` checks that the observations it is given
-    are those which the environment shows now.
+    The environment is an `AbacusVecEnv`, also within wrappers that leave its observations as they
+    are or, as `oracle.flat.FlatObservations`, make them flat. The teacher needs the state, which an
+    observation does not hold off the algorithm's path. So the policy is made for an environment,
+    and `predict` checks that the observations it is given are those which the environment shows
+    now.
     """
 
-    def __init__(self, env: AbacusVecEnv, variant: Variant = "before") -> None:
+    def __init__(self, env: VecEnv, variant: Variant = "before") -> None:
         check_variant(variant)
+        abaci = env.unwrapped
+        if not isinstance(abaci, AbacusVecEnv):
+            raise ValueError(f"env is a {type(abaci).__name__}: give an AbacusVecEnv")
         super().__init__(env.observation_space, env.action_space)
-        self._abaci = env
+        self._batch = abaci.batch
         self._variant = variant
 
     def predict(
         self,
-        observation: npt.NDArray[Any] | dict[str, npt.NDArray[Any]],
+        observation: Observation,
         state: tuple[npt.NDArray[Any], ...] | None = None,
         episode_start: npt.NDArray[Any] | None = None,
         deterministic: bool = False,
         action_masks: npt.NDArray[Any] | None = None,
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
         """The teacher's actions; masks are accepted, and met by every answer."""
-        current = self._abaci.batch.observation
-        if not isinstance(observation, dict) or set(observation) != set(current):
-            raise ValueError("observation is not that of an abacus: give the environment's own")
-        batched = np.ndim(observation["operation"]) > 1
-        for key, shown in current.items():
-            given = observation[key] if batched else np.asarray(observation[key])[None]
-            if not np.array_equal(given, shown):
-                raise ValueError(
-                    f"observation[{key!r}] is not what the environment shows now: give the "
-                    f"{len(shown)} observations of its last step, in order"
-                )
-        actions = expert_actions(self._abaci.batch, self._variant)
+        batched = self._check_current(observation)
+        actions = expert_actions(self._batch, self._variant)
         return (actions if batched else actions[0]), state
+
+    def _check_current(self, observation: Observation) -> bool:
+        """Raises ValueError unless the environment shows this now; tells whether it is batched."""
+        shown: dict[str, npt.NDArray[Any]] = dict(self._batch.observation)
+        given = observation
+        if not isinstance(given, dict):
+            shown, given = {"": self._batch.out.seen}, {"": given}
+        if set(given) != set(shown):
+            raise ValueError(
+                f"observation has the entries {', '.join(map(str, given))}: give "
+                f"{', '.join(shown)}, as the environment does"
+            )
+        batched = {np.ndim(rows) > 1 for rows in given.values()} == {True}
+        for key, now in shown.items():
+            if not np.array_equal(given[key] if batched else np.asarray(given[key])[None], now):
+                name = f"observation[{key!r}]" if key else "observation"
+                raise ValueError(
+                    f"{name} is not what the environment shows now: give the observations of its "
+                    f"last step, all {len(now)} in order"
+                )
+        return batched
 
     def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
         raise NotImplementedError("the teacher answers by predict(): it needs the state")

@@ -47,7 +47,7 @@ class Trials:
 
     @property
     def columns(self) -> int:
-        return self.starts.shape[1]
+        return int(self.starts.shape[1])
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
@@ -56,12 +56,30 @@ class Trials:
         lengths = np.where(self.operands.any(axis=1), self.columns - 1 - leading, 1)
         return lengths.astype(np.int32)
 
-    def __getitem__(self, rows: slice) -> Trials:
+    def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> Trials:
         return Trials(self.base, self.starts[rows], self.operands[rows], self.operations[rows])
 
-    def batch(self) -> AbacusBatch:
-        """The abaci, reset."""
-        config = AbacusConfig(base=self.base, columns=self.columns, max_digits=self.columns - 1)
+    def __add__(self, other: Trials) -> Trials:
+        if (self.base, self.columns) != (other.base, other.columns):
+            raise ValueError(
+                f"trials in base {self.base} on {self.columns} columns and in base {other.base} on "
+                f"{other.columns}: give trials of one size"
+            )
+        return Trials(
+            self.base,
+            np.concatenate([self.starts, other.starts]),
+            np.concatenate([self.operands, other.operands]),
+            np.concatenate([self.operations, other.operations]),
+        )
+
+    @property
+    def config(self) -> AbacusConfig:
+        """The world of the trials, where the first mistake ends an episode."""
+        return AbacusConfig(base=self.base, columns=self.columns, max_digits=self.columns - 1)
+
+    def batch(self, config: AbacusConfig | None = None) -> AbacusBatch:
+        """The abaci, reset; in another world of the same size if one is given."""
+        config = config or self.config
         batch = AbacusBatch(config, len(self), autoreset=False)
         batch.load(
             self.starts,

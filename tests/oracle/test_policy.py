@@ -1,0 +1,219 @@
+"""The teacher as a policy: in Stable-Baselines3's hands, and in imitation's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from imitation.algorithms.bc import BC
+from imitation.algorithms.dagger import SimpleDAggerTrainer
+from imitation.data import rollout
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
+
+from abacus.env import AbacusEnv
+from abacus.kernel import ON_OPERATION_SYMBOL
+from abacus.rules import AbacusConfig, Action
+from abacus.sb3 import AbacusVecEnv, Observation
+from oracle.algorithm import VARIANTS, Variant
+from oracle.expert import expert_actions
+from oracle.flat import FlatObservations
+from oracle.policy import ExpertPolicy
+
+#: What the algorithm does for 3 + 4 in base 5; tests/oracle/test_algorithm.py works it out.
+THREE_PLUS_FOUR = [
+    *(Action.DOWN, Action.DOWN, Action.SLIDE, Action.RIGHT),
+    *(Action.UP, Action.SLIDE, Action.SUBMIT),
+    *(Action.LEFT, Action.SUBMIT),
+]
+
+
+def new_env(num_envs: int = 3, **settings: Any) -> AbacusVecEnv:
+    env = AbacusVecEnv(
+        num_envs, config=AbacusConfig.from_dict({"columns": 6, "max_digits": 3} | settings)
+    )
+    env.seed(0)
+    return env
+
+
+def after(env: AbacusVecEnv, actions: npt.NDArray[Any]) -> Observation:
+    """What the environment shows after a step."""
+    env.step_async(actions)
+    return env.step_wait()[0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_predict_is_the_teachers_answer(variant: Variant) -> None:
+    env = new_env()
+    policy = ExpertPolicy(env, variant)
+    observation = env.reset()
+    for _ in range(100):
+        actions, state = policy.predict(
+            observation, deterministic=True, action_masks=env.action_masks()
+        )
+        assert state is None
+        assert np.array_equal(actions, expert_actions(env.batch, variant))
+        assert env.action_masks()[np.arange(3), actions].all()
+        observation = after(env, actions)
+
+
+def test_a_single_observation_gets_a_single_answer() -> None:
+    env = new_env(1)
+    observation = {key: rows[0] for key, rows in env.reset().items()}
+    action, _ = ExpertPolicy(env).predict(observation)
+    assert action.shape == ()
+    assert action == expert_actions(env.batch)[0]
+
+
+def test_answers_also_off_the_path() -> None:
+    """After random actions, as DAgger asks it: what a rollout that began there would do."""
+    env = new_env(8, on_error="continue")
+    policy = ExpertPolicy(env)
+    rng = np.random.default_rng(0)
+    observation = env.reset()
+    for _ in range(40):
+        masks = env.action_masks()
+        observation = after(env, np.array([rng.choice(np.flatnonzero(mask)) for mask in masks]))
+    lost = env.batch.scalars["digit_index"] != ON_OPERATION_SYMBOL
+    lost &= env.batch.scalars["wrong_count"] > 0
+    assert lost.any()
+    for _ in range(15):
+        observation = after(env, policy.predict(observation)[0])
+        assert (env.batch.outcomes >= 0).all()
+
+
+def changed(observation: Observation) -> Observation:
+    window = observation["window"].copy()
+    window[1, 0] += 0.25
+    return observation | {"window": window}
+
+
+def test_an_observation_of_another_moment_is_refused() -> None:
+    env = new_env()
+    policy = ExpertPolicy(env)
+    first = env.reset()
+    second = after(env, policy.predict(first)[0])
+    policy.predict(second)
+    message = (
+        r"is not what the environment shows now: give the observations of its last step, all 3"
+    )
+    for stale in (first, changed(second), {key: rows[:2] for key, rows in second.items()}):
+        with pytest.raises(ValueError, match=message):
+            policy.predict(stale)
+    with pytest.raises(ValueError, match=message):
+        policy.predict({key: rows[0] for key, rows in second.items()})
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (("window", "symbol"), "has the entries window, symbol: give window, symbol, operation"),
+        ((), "has the entries : give window"),
+    ],
+)
+def test_an_observation_of_something_else_is_refused(
+    entries: tuple[str, ...], message: str
+) -> None:
+    env = new_env()
+    observation = env.reset()
+    with pytest.raises(ValueError, match=message):
+        ExpertPolicy(env).predict({key: observation[key] for key in entries})
+
+
+def test_a_flat_array_of_something_else_is_refused() -> None:
+    env = new_env()
+    env.reset()
+    with pytest.raises(ValueError, match="observation is not what the environment shows now"):
+        ExpertPolicy(env).predict(np.zeros((3, 4)))
+
+
+def test_another_environment_is_refused() -> None:
+    with pytest.raises(ValueError, match="env is a DummyVecEnv: give an AbacusVecEnv"):
+        ExpertPolicy(DummyVecEnv([AbacusEnv]))
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(ValueError, match="'after' is not allowed"):
+        ExpertPolicy(new_env(), "after")  # type: ignore[arg-type]
+
+
+def test_serves_through_wrappers() -> None:
+    env = new_env(start=3, expression="4")
+    returns, lengths = evaluate_policy(
+        ExpertPolicy(env), VecMonitor(env), n_eval_episodes=6, return_episode_rewards=True
+    )
+    assert lengths == [len(THREE_PLUS_FOUR)] * 6
+    # Five finger moves at 0.10, two slides and two submits at 1, nine steps at -0.05.
+    assert returns == pytest.approx([5 * 0.10 + 4 - 9 * 0.05] * 6)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_imitation_rolls_it_out_and_all_is_solved(variant: Variant) -> None:
+    env = new_env(8, max_operations=4, operations="add", columns=12)
+    trajectories = rollout.generate_trajectories(
+        ExpertPolicy(env, variant),
+        env,
+        rollout.make_min_episodes(20),
+        np.random.default_rng(0),
+    )
+    assert len(trajectories) >= 20
+    for trajectory in trajectories:
+        assert trajectory.terminal
+        assert trajectory.infos is not None
+        assert trajectory.infos[-1]["operations_solved"] == 4
+
+
+def test_flat_observations_are_the_same_in_one_row() -> None:
+    env, twin = new_env(expression="3"), new_env(expression="3")
+    flat = FlatObservations(twin)
+    observation, row = env.reset(), flat.reset()
+    for _ in range(40):
+        assert np.array_equal(np.concatenate(list(observation.values()), axis=1), row)
+        assert flat.observation_space.contains(row[0])
+        actions, _ = ExpertPolicy(flat).predict(row)
+        for abaci in (env, flat):
+            abaci.step_async(actions)
+        observation, _, dones, infos = env.step_wait()
+        row, _, flat_dones, flat_infos = flat.step_wait()
+        assert np.array_equal(dones, flat_dones)
+        if dones[0]:
+            last = np.concatenate(list(infos[0]["terminal_observation"].values()))
+            assert np.array_equal(flat_infos[0]["terminal_observation"], last)
+            break
+    assert dones[0]
+
+
+def test_dagger_takes_its_labels_from_it(tmp_path: Path) -> None:
+    """Two tiny rounds: in the first the teacher acts, in the second a clone that knows nothing."""
+    env = FlatObservations(new_env(2, start=3, expression="4", on_error="continue"))
+    rng = np.random.default_rng(0)
+    cloner = BC(
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        rng=rng,
+        batch_size=8,
+        device="cpu",
+    )
+    trainer = SimpleDAggerTrainer(
+        venv=env,
+        scratch_dir=tmp_path,
+        expert_policy=ExpertPolicy(env),
+        rng=rng,
+        bc_trainer=cloner,
+        beta_schedule=lambda number: 1.0 if number == 0 else 0.0,
+    )
+    trainer.train(
+        total_timesteps=40,
+        rollout_round_min_episodes=2,
+        rollout_round_min_timesteps=8,
+        bc_train_kwargs={"n_epochs": 1, "progress_bar": False},
+    )
+    labels = [trajectory.acts.tolist() for trajectory in trainer._all_demos]
+    assert labels[:2] == [THREE_PLUS_FOUR] * 2
+    assert len(labels) >= 4
+    for by_the_clones_way in labels[2:]:
+        assert by_the_clones_way != THREE_PLUS_FOUR
+        assert by_the_clones_way[0] == THREE_PLUS_FOUR[0]
