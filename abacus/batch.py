@@ -271,7 +271,7 @@ def program_arrays(
     return digits, headers
 
 
-def _locked(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def _locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view

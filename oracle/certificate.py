@@ -113,7 +113,7 @@ def certify(
     variant: Variant = "before",
     counterexamples: int = 10,
     policy_digest: str | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Certificate:
     """The certificate of a policy: any SB3 policy or algorithm, or a callable (see Answers).
 
@@ -194,7 +194,7 @@ def _chunks(observations: ObservationSet) -> Iterator[slice]:
 
 
 def _answer_all(
-    answers: Answers, observations: ObservationSet, progress: Callable[[int], None] | None
+    answers: Answers, observations: ObservationSet, progress: Callable[[int], object] | None
 ) -> tuple[npt.NDArray[np.int64], float | None]:
     """(the policy's actions, the smallest margin) over the whole set."""
     actions = np.empty(len(observations), np.int64)

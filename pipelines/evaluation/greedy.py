@@ -144,7 +144,7 @@ class GreedyTable:
                 ).astype(np.int32)
             )
             _find_all(self._slots, self._codes, batch.scalars, batch.history, rows)
-        return np.argmax(np.where(batch.masks, self._scores[rows], -np.inf), axis=1)
+        return best_action(np.where(batch.masks, self._scores[rows], -np.inf))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Outcome:
     @property
     def solved(self) -> npt.NDArray[np.int32]:
         """Operations that each abacus solved."""
-        return self.scalars["operations_solved"]  # type: ignore[no-any-return]
+        return self.scalars["operations_solved"]
 
     @property
     def illegal_actions(self) -> int:
@@ -169,6 +169,12 @@ class Outcome:
         """Ends that are failures, counted by name."""
         kinds = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT, End.BUDGET)
         return {kind.name.lower(): int((self.ends == kind).sum()) for kind in kinds}
+
+
+def best_action(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+    """The action with the greatest score in each row, the first of equals."""
+    best: npt.NDArray[np.int64] = np.argmax(scores, axis=1)
+    return best
 
 
 def coded_observations(
