@@ -12,9 +12,11 @@ from pathlib import Path
 
 from abacus.rules import AbacusConfig
 from pipelines.command_line import argument, option, run, shown_path
+from pipelines.learning.files import write_text
 from pipelines.playing.export import Exports, export
 from pipelines.playing.game import Game, watch
 from pipelines.playing.human import play_in_terminal
+from pipelines.playing.page import checked_expression, page
 from pipelines.playing.plain import plain_lines
 from pipelines.playing.players import Player, TeacherPlayer, network_player
 from pipelines.playing.screen import picture
@@ -43,13 +45,14 @@ class Options:
     mp4: Path | None = option(None, "write a film; needs ffmpeg")
     svg: Path | None = option(None, "write one picture of vectors: --frame chooses which")
     trace: Path | None = option(None, "write every step as JSON")
+    html: Path | None = option(None, "write a page in which visitors watch the network, offline")
     frame: int | None = option(None, "step that --svg shows (default: the last)")
     width: int | None = option(None, "pixels across a --gif or --mp4 (default: as drawn)")
 
     def __post_init__(self) -> None:
         if sum((self.run is not None, self.teacher, self.human)) > 1:
             raise ValueError("--run, --teacher and --human exclude one another: give one of them")
-        if self.human and self.exports.paths:
+        if self.human and (self.exports.paths or self.html):
             raise ValueError("--human writes no files: leave it out, or leave the files out")
         if not 0 < self.speed <= 1000:
             raise ValueError(f"speed={self.speed} is not allowed: give 0.5 to 1000")
@@ -64,6 +67,10 @@ def main(options: Options) -> int:
     exports = options.exports
     if options.human:
         return _human(options)
+    if options.html is not None:
+        _write_page(options, options.html)
+        if not exports.paths:
+            return 0
     config, player = _config_and_player(options)
     if exports.paths:
         game = export(lambda: Game(config), player, exports)
@@ -93,6 +100,17 @@ def _config_and_player(options: Options) -> tuple[AbacusConfig, Player]:
         )
     config = config_for(options.expression, layout.base, layout.frames, options.columns)
     return config, player
+
+
+def _write_page(options: Options, path: Path) -> None:
+    if options.teacher:
+        raise ValueError("--html shows a network: leave --teacher out")
+    if path.is_dir():
+        raise IsADirectoryError(21, "Is a directory: give a file's name", str(path))
+    checked_expression(options.expression)
+    player = network_player(options.run, options.trust)
+    write_text(path, page(player.policy, options.expression))
+    print(f"wrote {shown_path(path)}")
 
 
 def _human(options: Options) -> int:

@@ -1,0 +1,363 @@
+"use strict";
+
+// Ties the page together: what is typed, what is shown, what plays.
+
+const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64, 256, 1024];
+/** Milliseconds that computing ahead may take at once, so that the page stays smooth. */
+const SLICE = 10;
+const LONGEST_GLIDE = 140;
+const ILLEGAL = [
+  "the finger is on the first column", "the finger is on the last column",
+  "the finger is on the top row", "the finger is on the bottom row",
+  "the signpost is on the first column", "the signpost is on the last column",
+  "the gap is where the finger is already",
+];
+const VISITOR_KEYS = {
+  ArrowLeft: Action.LEFT, ArrowRight: Action.RIGHT, ArrowUp: Action.UP, ArrowDown: Action.DOWN,
+  ",": Action.SIGNPOST_LEFT, ".": Action.SIGNPOST_RIGHT, " ": Action.SLIDE, Enter: Action.SUBMIT,
+};
+const byId = (id) => document.getElementById(id);
+
+class App {
+  constructor(policy) {
+    this.network = new Network(policy);
+    this.drawing = new AbacusDrawing(byId("abacus"));
+    this.windowPanel = new WindowPanel(byId("frames"), byId("symbols"), this.network);
+    this.choices = new ChoicesPanel(byId("choices"));
+    this.index = 0;
+    this.playing = this.visiting = false;
+    this.hint = null;
+    this.describe(policy);
+    this.listen();
+    this.setSpeed(Number(byId("speed").value));
+    this.start(byId("expression").value, false);
+  }
+
+  describe(policy) {
+    const { base } = this.network;
+    byId("base").textContent = base;
+    byId("digit-range").textContent = `0 to ${base - 1}, for the abacus counts in base ${base}`;
+    byId("network-facts").textContent =
+      `${this.network.weightCount.toLocaleString("en")} numbers, learned from a teacher's examples, ` +
+      `are all there is: two layers that turn what is seen into an action. ${policy.about}`;
+  }
+
+  listen() {
+    byId("form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.start(byId("expression").value, true)) byId("expression").blur();
+    });
+    for (const button of document.querySelectorAll(".examples button")) {
+      button.addEventListener("click", () => this.tryExample(button.dataset));
+    }
+    byId("first").addEventListener("click", () => this.stopAt(0));
+    byId("back").addEventListener("click", () => this.stopAt(this.index - 1));
+    byId("forward").addEventListener("click", () => this.stepForward());
+    byId("end").addEventListener("click", () => this.toTheEnd());
+    byId("play").addEventListener("click", () => this.togglePlaying());
+    byId("speed").addEventListener("input", (event) => this.setSpeed(Number(event.target.value)));
+    byId("scrubber").addEventListener("input", (event) => this.stopAt(Number(event.target.value)));
+    byId("network-plays").addEventListener("click", () => this.letNetworkPlay());
+    byId("you-play").addEventListener("click", () => this.letVisitorPlay());
+    byId("hint").addEventListener("click", () => this.giveHint());
+    byId("undo").addEventListener("click", () => this.undo());
+    for (const button of document.querySelectorAll("[data-action]")) {
+      button.addEventListener("click", () => this.visitorActs(Number(button.dataset.action)));
+    }
+    document.addEventListener("keydown", (event) => this.onKey(event));
+    // After a click or a tap, keys play again; those who tab from one to the next keep their place.
+    document.addEventListener("click", (event) => {
+      if (event.detail > 0) event.target.closest("button, input[type=range]")?.blur();
+    });
+    new ResizeObserver(() => this.show()).observe(byId("abacus").parentElement);
+  }
+
+  tryExample({ expression, length }) {
+    byId("expression").value = expression ?? `${randomNumber(Number(length))}+${randomNumber(Number(length))}`;
+    this.start(byId("expression").value, true);
+  }
+
+  /** Starts on what was typed; a line says what is wrong with it. */
+  start(typed, playing) {
+    const input = byId("expression"), problem = byId("problem");
+    let plan;
+    try {
+      plan = readExpression(typed, this.network.base);
+    } catch (error) {
+      problem.textContent = error.message;
+      input.setAttribute("aria-invalid", "true");
+      return false;
+    }
+    problem.textContent = "";
+    input.removeAttribute("aria-invalid");
+    this.game = new Game(plan, this.network);
+    this.hint = null;
+    if (this.visiting) this.game.handOver();
+    this.message("The first number is added to 0.");
+    this.goTo(0);
+    this.setPlaying(playing && !this.visiting);
+    this.computeAhead();
+    return true;
+  }
+
+  /** Lets the network play on in the background, so that the whole history can be scrubbed. */
+  computeAhead() {
+    clearTimeout(this.ahead);
+    if (this.visiting || this.game.over) return;
+    const until = performance.now() + SLICE;
+    while (!this.game.over && performance.now() < until) this.game.playNetwork();
+    this.showPosition();
+    this.ahead = setTimeout(() => this.computeAhead(), 0);
+  }
+
+  goTo(index) {
+    this.index = Math.max(0, Math.min(this.game.last, index));
+    this.hint = null;
+    this.show();
+  }
+
+  stopAt(index) {
+    this.setPlaying(false);
+    this.goTo(index);
+    this.announce();
+  }
+
+  stepForward() {
+    if (this.index === this.game.last && !this.game.over && !this.visiting) this.game.playNetwork();
+    this.stopAt(this.index + 1);
+  }
+
+  toTheEnd() {
+    while (!this.visiting && !this.game.over) this.game.playNetwork();
+    this.stopAt(this.game.last);
+  }
+
+  togglePlaying() {
+    if (!this.playing && this.index === this.game.last && this.game.over) this.goTo(0);
+    this.setPlaying(!this.playing);
+  }
+
+  setPlaying(playing) {
+    this.playing = playing;
+    byId("play").textContent = playing ? "Pause" : "Play";
+    cancelAnimationFrame(this.tick);
+    if (!playing) return;
+    let before = performance.now(), due = 0;
+    const tick = (now) => {
+      due += ((now - before) / 1000) * this.speed;
+      before = now;
+      const steps = Math.min(Math.floor(due), this.game.last - this.index);
+      due -= Math.floor(due);
+      if (steps > 0) this.goTo(this.index + steps);
+      if (this.index === this.game.last && (this.game.over || this.visiting)) return this.stopAt(this.index);
+      this.tick = requestAnimationFrame(tick);
+      return undefined;
+    };
+    this.tick = requestAnimationFrame(tick);
+  }
+
+  setSpeed(level) {
+    this.speed = SPEEDS[level];
+    byId("speed").value = level;
+    byId("pace").textContent = `${this.speed} steps/s`;
+    byId("speed").setAttribute("aria-valuetext", `${this.speed} steps a second`);
+    const glide = Math.min(LONGEST_GLIDE, 600 / this.speed);
+    document.documentElement.style.setProperty("--glide", this.speed > 30 ? "0s" : `${glide}ms`);
+  }
+
+  letNetworkPlay() {
+    if (!this.visiting) return;
+    this.setMode(false);
+    this.game.goBackTo(this.index);
+    this.setPlaying(true);
+    this.computeAhead();
+  }
+
+  letVisitorPlay() {
+    if (this.visiting) return;
+    this.setPlaying(false);
+    clearTimeout(this.ahead);
+    this.setMode(true);
+    this.game.handOver();
+    // At the end there is nothing left to do: the visitor gets the expression afresh.
+    if (this.game.moments[this.index].end !== End.NONE) this.goTo(0);
+    this.game.goBackTo(this.index);
+    this.message("Your turn. Ask for a hint when you are lost.");
+    this.show();
+  }
+
+  setMode(visiting) {
+    this.visiting = visiting;
+    this.hint = null;
+    byId("pad").hidden = !visiting;
+    byId("network-plays").setAttribute("aria-pressed", String(!visiting));
+    byId("you-play").setAttribute("aria-pressed", String(visiting));
+  }
+
+  visitorActs(action) {
+    const { game } = this;
+    if (game.moments[this.index].end !== End.NONE) return this.message("It is over: undo, or compute another one.");
+    game.goBackTo(this.index);
+    if (!game.abacus.isLegal(action)) return this.message(`Not possible: ${ILLEGAL[action]}.`);
+    game.play(action);
+    const wrong = game.moments[this.index].outcome < 0;
+    this.goTo(this.index + 1);
+    this.message(wrong ? `That ${ACTION_WORDS[action]} was wrong. Undo it, or ask for a hint.` : `Done: ${ACTION_WORDS[action]}.`);
+    return undefined;
+  }
+
+  giveHint() {
+    if (this.game.moments[this.index].end !== End.NONE) return;
+    this.game.goBackTo(this.index);
+    const answer = teacherAnswer(this.game.abacus);
+    this.hint = answer;
+    this.message(`The teacher would: ${ACTION_WORDS[answer]}.`);
+    this.show();
+  }
+
+  undo() {
+    if (this.index > 0) this.goTo(this.index - 1);
+    this.message(this.index > 0 ? "One step taken back." : "This is the start.");
+  }
+
+  message(text) { byId("message").textContent = text; }
+
+  onKey(event) {
+    const { target } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (target.matches("input")) return;
+    if (target.matches("button") && (event.key === " " || event.key === "Enter")) return;
+    const done = this.visiting ? this.visitorKey(event.key) : this.watcherKey(event.key);
+    if (done) event.preventDefault();
+  }
+
+  visitorKey(key) {
+    if (key in VISITOR_KEYS) this.visitorActs(VISITOR_KEYS[key]);
+    else if (key === "h" || key === "?") this.giveHint();
+    else if (key === "Backspace") this.undo();
+    else return false;
+    return true;
+  }
+
+  watcherKey(key) {
+    const level = SPEEDS.indexOf(this.speed);
+    if (key === " ") this.togglePlaying();
+    else if (key === "ArrowLeft") this.stopAt(this.index - 1);
+    else if (key === "ArrowRight") this.stepForward();
+    else if (key === "Home") this.stopAt(0);
+    else if (key === "End") this.toTheEnd();
+    else if (key === "+" || key === "=") this.setSpeed(Math.min(SPEEDS.length - 1, level + 1));
+    else if (key === "-") this.setSpeed(Math.max(0, level - 1));
+    else return false;
+    return true;
+  }
+
+  show() {
+    if (!this.game) return;
+    const { game, index } = this, moment = game.moments[index], digits = game.digitsAt(index);
+    this.drawing.fit(this.network.base, game.plan.columns, byId("abacus").parentElement.clientWidth);
+    this.drawing.show(moment, digits, this.description(moment, digits));
+    this.windowPanel.show(moment);
+    this.showReading(moment);
+    this.showValues(digits);
+    this.showChoices(moment);
+    this.showVerdict(moment, digits);
+    this.showPosition();
+  }
+
+  showReading(moment) {
+    const { base } = this.network, resetting = moment.symbol >= base;
+    const names = ["adding", "subtracting"], name = names[moment.operation];
+    const tile = byId("symbol"), badge = byId("operation");
+    tile.textContent = resetting ? "+−"[moment.operation] : moment.symbol;
+    tile.className = `tile ${resetting ? name : ""}`;
+    badge.textContent = resetting ? `then ${name}` : name;
+    badge.className = `badge ${name}`;
+    badge.hidden = moment.operationIndex === null;
+    byId("meaning").textContent = this.meaning(moment);
+    byId("step").textContent = `step ${this.index.toLocaleString("en")}`;
+    const before = this.game.moments[this.index - 1];
+    byId("action").textContent = before ? ACTION_WORDS[before.action] : "start";
+  }
+
+  meaning(moment) {
+    if (moment.operationIndex === null) return "reset, then the end";
+    const { subtract, number } = this.game.plan.program[moment.operationIndex];
+    const term = `${subtract ? "−" : "+"}${shortNumber(number, 14)}`;
+    if (moment.digitIndex === null) return `reset, then ${term}`;
+    return `digit ${moment.digitIndex + 1} of ${moment.operandLength} of ${term}`;
+  }
+
+  showValues(digits) {
+    const value = valueOf(digits, this.network.base).toString();
+    for (const [id, text] of [["value-base", numeralOf(digits)], ["value-decimal", withSeparators(value)]]) {
+      byId(id).textContent = text;
+      byId(id).classList.toggle("long", text.length > 20);
+    }
+  }
+
+  showChoices(moment) {
+    const veiled = this.visiting && this.hint === null;
+    byId("choices").classList.toggle("veiled", veiled);
+    byId("choices").setAttribute("aria-hidden", String(veiled));
+    byId("wants-title").textContent = this.visiting ? "What it would do here" : "What it wants to do next";
+    byId("wants-note").textContent = veiled
+      ? "Hidden while you play: ask for a hint."
+      : "The likeliest action is taken; illegal ones are ruled out.";
+    const { probabilities } = moment;
+    this.choices.show(veiled ? null : probabilities, veiled || !probabilities ? null : likeliest(probabilities));
+    for (const button of document.querySelectorAll("[data-action]")) {
+      button.classList.toggle("hinted", Number(button.dataset.action) === this.hint);
+    }
+  }
+
+  /** What comes next, or how it came out. */
+  showVerdict(moment, digits) {
+    const line = byId("verdict");
+    if (moment.end === End.NONE) {
+      line.className = "verdict";
+      line.textContent = this.nextText(moment);
+      return;
+    }
+    const { truth, text } = this.game.plan;
+    const right = moment.end === End.EXPRESSION && valueOf(digits, this.network.base) === truth;
+    const sum = `${shortNumber(text, 60)} = ${shortNumber(withSeparators(truth.toString()), 60)}`;
+    line.className = `verdict ${right ? "right" : "wrong"}`;
+    line.textContent = right
+      ? `Right, in ${this.index.toLocaleString("en")} steps: ${sum}`
+      : `${moment.end === End.BUDGET ? "It lost its way" : "Wrong"}: in truth, ${sum}`;
+  }
+
+  nextText({ probabilities }) {
+    if (this.visiting) return "Next: your move";
+    const action = likeliest(probabilities);
+    return `Next: ${ACTION_WORDS[action]}, ${percent(probabilities[action])}`;
+  }
+
+  showPosition() {
+    const { last } = this.game, scrubber = byId("scrubber");
+    scrubber.max = last;
+    scrubber.value = this.index;
+    byId("position").textContent = `${this.index.toLocaleString("en")} / ${last.toLocaleString("en")}`;
+    byId("first").disabled = byId("back").disabled = this.index === 0;
+    byId("forward").disabled = this.index === last && (this.game.over || this.visiting);
+  }
+
+  description(moment, digits) {
+    return `Abacus showing ${numeralOf(digits)} in base ${this.network.base}; finger on column ` +
+      `${moment.fingerColumn} and row ${moment.fingerRow}; signpost on column ${moment.signpost}`;
+  }
+
+  /** For screen readers, when it stands still: a running game would talk over itself. */
+  announce() {
+    const moment = this.game.moments[this.index];
+    byId("announcer").textContent =
+      `Step ${this.index}: ${this.meaning(moment)}. ${byId("verdict").textContent}`;
+  }
+}
+
+function randomNumber(length) {
+  return Array.from({ length }, (_, k) => Math.floor(Math.random() * (k ? 10 : 9)) + (k ? 0 : 1)).join("");
+}
+
+const app = new App(JSON.parse(byId("policy").textContent));

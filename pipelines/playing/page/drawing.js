@@ -1,0 +1,162 @@
+"use strict";
+
+// The abacus as SVG. Beads, finger, window and signpost are moved, so that the browser can let
+// them glide; what colour they have is the style sheet's business.
+
+const CELL = 64, ROW = 46, POST = 38, BEAM = 30, SILL = 18, PANEL_EDGE = 8, FLAG = 52, LABELS = 70;
+const OUTSIDE = 66, NARROWEST_COLUMN = 34, FEWEST_SHOWN = 5, NARROW_SHOWN = 8, MOST_SHOWN = 14;
+
+function svgElement(name, attributes = {}, children = []) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+const box = (x, y, width, height, radius, className) =>
+  svgElement("rect", { x, y, width, height, rx: radius, class: className });
+const label = (x, y, className, text = "") => {
+  const element = svgElement("text", { x, y, class: className, "text-anchor": "middle" });
+  element.textContent = text;
+  return element;
+};
+const endingAt = (x, y, text) => {
+  const element = label(x, y, "line-name", text);
+  element.setAttribute("text-anchor", "end");
+  return element;
+};
+const moveTo = (element, x, y) => { element.style.transform = `translate(${x}px, ${y}px)`; };
+
+class AbacusDrawing {
+  constructor(svg) {
+    this.svg = svg;
+    this.columns = this.base = this.shown = 0;
+  }
+
+  /** Lays the picture out for the room that there is; tells whether anything changed. */
+  fit(base, columns, pixels) {
+    const room = Math.floor(pixels / NARROWEST_COLUMN) - 3;
+    const shown = Math.min(columns, Math.max(FEWEST_SHOWN, Math.min(MOST_SHOWN, room)));
+    if (base === this.base && columns === this.columns && shown === this.shown) return false;
+    Object.assign(this, { base, columns, shown, first: -1 });
+    this.build();
+    return true;
+  }
+
+  build() {
+    const { shown, base } = this;
+    const panelHeight = base * ROW + 2 * PANEL_EDGE, frameWidth = shown * CELL + 2 * POST;
+    const frameHeight = BEAM + panelHeight + SILL, right = this.columns > shown || shown > NARROW_SHOWN ? OUTSIDE : 8;
+    this.width = OUTSIDE + frameWidth + right;
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${FLAG + frameHeight + LABELS}`);
+    this.panelTop = FLAG + BEAM;
+    this.slotLeft = (slot) => (slot < 0 ? 0 : OUTSIDE + POST + slot * CELL);
+    this.rowTop = (row) => this.panelTop + PANEL_EDGE + row * ROW;
+    const inside = shown * CELL;
+    this.padding = svgElement("g", { class: "padding" }, [
+      box(0, FLAG + 4, OUTSIDE, BEAM + panelHeight, 8, "padding-ground"),
+      label(OUTSIDE / 2, this.panelTop + panelHeight / 2, "padding-word", "nothing"),
+    ]);
+    this.light = box(0, this.panelTop, CELL, panelHeight, 0, "panel-lit gliding");
+    this.lightLeft = box(0, this.panelTop, CELL, panelHeight, 0, "panel-lit gliding");
+    this.outline = box(-3, FLAG + 2, 2 * CELL + 6, BEAM + panelHeight + 2, 9, "window gliding");
+    this.outlineAtEdge = box(-3, FLAG + 2, OUTSIDE + POST + CELL + 6, BEAM + panelHeight + 2, 9, "window");
+    this.finger = box(2, 2, CELL - 4, ROW - 4, ROW / 2 - 2, "finger gliding");
+    this.fingerHalo = box(2, 2, CELL - 4, ROW - 4, ROW / 2 - 2, "finger-halo gliding");
+    this.flag = svgElement("g", { class: "flag gliding" }, [
+      box(CELL / 2 - 9, FLAG - 2, 18, 7, 3, "flag-pole"),
+      box(CELL / 2 - 2, 4, 4, FLAG - 2, 2, "flag-pole"),
+      svgElement("path", { d: `M${CELL / 2 + 2} 5l27 11l-27 11z`, class: "flag-cloth" }),
+    ]);
+    this.flagNote = label(0, FLAG - 34, "flag-note");
+    this.more = [label(CELL / 2, this.panelTop + panelHeight / 2, "more"),
+      label(this.width - OUTSIDE / 2, this.panelTop + panelHeight / 2, "more")];
+    this.slots = Array.from({ length: shown }, (_, slot) => this.buildSlot(slot, panelHeight));
+    this.rowNumbers = Array.from({ length: base }, (_, row) =>
+      label(OUTSIDE + (POST - 3) / 2, this.rowTop(row) + ROW / 2 + 7, "row-number", String(row)));
+    this.svg.replaceChildren(
+      box(OUTSIDE, FLAG + 4, frameWidth, frameHeight, 16, "wood-dark"),
+      box(OUTSIDE, FLAG, frameWidth, frameHeight, 16, "wood"),
+      box(OUTSIDE + POST - 3, this.panelTop - 3, inside + 6, panelHeight + 6, 5, "wood-dark"),
+      box(OUTSIDE + POST, this.panelTop, inside, panelHeight, 3, "panel"),
+      this.padding, this.lightLeft, this.light,
+      ...this.slots.map(({ group }) => group), ...this.rowNumbers,
+      this.outline, this.outlineAtEdge, this.fingerHalo, this.finger, this.flag, this.flagNote,
+      ...this.more,
+      endingAt(OUTSIDE + POST - 8, FLAG + frameHeight + 32, "digit"),
+      endingAt(OUTSIDE + POST - 8, FLAG + frameHeight + 59, "column"),
+    );
+  }
+
+  buildSlot(slot, panelHeight) {
+    const x = this.slotLeft(slot), middle = x + CELL / 2, below = this.panelTop + panelHeight + SILL;
+    const dots = Array.from({ length: ENCODING_PERIOD }, () => svgElement("circle", { r: 3, cy: FLAG + BEAM / 2, class: "inlay" }));
+    const beads = Array.from({ length: this.base - 1 }, () => svgElement("g", { class: "bead gliding" }, [
+      box(x + 5, 3, CELL - 10, ROW - 6, (ROW - 6) / 2, "bead-shadow"),
+      box(x + 5, 3, CELL - 10, ROW - 10, (ROW - 10) / 2, "bead-body"),
+      box(x + 18, 9, CELL - 36, 5, 2.5, "bead-light"),
+    ]));
+    const digit = label(middle, below + 33, "digit"), column = label(middle, below + 59, "column");
+    const pill = box(middle - 18, below + 42, 36, 24, 12, "pill");
+    const group = svgElement("g", { class: "slot" }, [
+      ...dots, box(middle - 3.5, this.panelTop, 7, panelHeight, 0, "rod"), ...beads, pill, digit, column,
+    ]);
+    return { group, dots, beads, digit, column, middle };
+  }
+
+  /** Wide abaci scroll by pages that overlap by two columns, as abacus/view.py has it. */
+  firstShown(fingerColumn) {
+    const stride = Math.max(1, this.shown - 2);
+    const page = Math.floor(Math.max(0, fingerColumn - 1) / stride);
+    return Math.min(page * stride, this.columns - this.shown);
+  }
+
+  show(moment, digits, description) {
+    const first = this.firstShown(moment.fingerColumn);
+    const scrolled = first !== this.first;
+    this.svg.classList.toggle("still", scrolled);
+    this.first = first;
+    this.slots.forEach((slot, index) => this.showSlot(slot, first + index, digits[first + index], moment));
+    this.showFinger(moment, moment.fingerColumn - first);
+    this.showSignpost(moment.signpost);
+    const hiddenRight = this.columns - first - this.shown;
+    this.more[0].textContent = first > 0 && moment.fingerColumn > 0 ? `‹ ${first}` : "";
+    this.more[1].textContent = hiddenRight > 0 ? `${hiddenRight} ›` : "";
+    this.svg.setAttribute("aria-label", description);
+  }
+
+  showSlot(slot, column, digit, moment) {
+    const place = column % ENCODING_PERIOD;
+    slot.dots.forEach((dot, k) => {
+      dot.setAttribute("cx", slot.middle + 11 * (k - place / 2));
+      dot.setAttribute("visibility", k <= place ? "visible" : "hidden");
+    });
+    slot.beads.forEach((bead, k) => moveTo(bead, 0, this.rowTop(k < digit ? k : k + 1)));
+    slot.digit.textContent = digit;
+    slot.column.textContent = column;
+    const isFinger = column === moment.fingerColumn;
+    slot.group.classList.toggle("lit", isFinger || column === moment.fingerColumn - 1);
+    slot.group.classList.toggle("under-finger", isFinger);
+  }
+
+  showFinger({ fingerColumn, fingerRow }, slot) {
+    const x = this.slotLeft(slot), atEdge = fingerColumn === 0;
+    for (const ring of [this.finger, this.fingerHalo]) moveTo(ring, x, this.rowTop(fingerRow));
+    moveTo(this.light, x, 0);
+    moveTo(this.lightLeft, atEdge ? x : this.slotLeft(slot - 1), 0);
+    moveTo(this.outline, this.slotLeft(Math.max(0, slot - 1)), 0);
+    this.outline.classList.toggle("hidden", atEdge);
+    this.outlineAtEdge.classList.toggle("hidden", !atEdge);
+    this.padding.classList.toggle("hidden", !atEdge);
+    this.rowNumbers.forEach((number, row) => number.classList.toggle("lit", row === fingerRow));
+  }
+
+  showSignpost(signpost) {
+    const slot = signpost - this.first;
+    const visible = slot >= 0 && slot < this.shown;
+    this.flag.classList.toggle("hidden", !visible);
+    if (visible) moveTo(this.flag, this.slotLeft(slot), 0);
+    this.flagNote.textContent = visible ? "" : slot < 0 ? `◂ ⚑ ${signpost}` : `${signpost} ⚑ ▸`;
+    this.flagNote.setAttribute("x", slot < 0 ? OUTSIDE + 20 : this.width - OUTSIDE - 20);
+  }
+}

@@ -1,0 +1,49 @@
+"use strict";
+
+// Runs in the page, on the page's own rules, teacher and network; Python compares what it returns.
+
+/** Each game as flat lists of frame codes, symbol, operation, legal actions as bits, action. */
+function playAll(expressions, player) {
+  return expressions.map((text) => {
+    const plan = readExpression(text, app.network.base);
+    const { base, frames } = app.network;
+    const abacus = new Abacus({ base, frames, columns: plan.columns, program: plan.program });
+    const steps = [], shares = [];
+    while (!abacus.over) {
+      const probabilities = player === "network" ? app.network.probabilities(abacus) : null;
+      const action = probabilities ? likeliest(probabilities) : teacherAnswer(abacus);
+      steps.push(seen(abacus, action));
+      if (probabilities) shares.push(probabilities[action]);
+      abacus.step(action);
+    }
+    return summary(plan, abacus, steps, shares);
+  });
+}
+
+/** The same for actions that are given; outcomes of slides and submits too. */
+function replayAll(games) {
+  return games.map(([text, actions]) => {
+    const plan = readExpression(text, app.network.base);
+    const { base, frames } = app.network;
+    const abacus = new Abacus({ base, frames, columns: plan.columns, program: plan.program });
+    const steps = [], outcomes = [];
+    for (const action of actions) {
+      steps.push(seen(abacus, action));
+      outcomes.push(abacus.step(action), abacus.over ? -1 : teacherAnswer(abacus));
+    }
+    return summary(plan, abacus, steps, outcomes);
+  });
+}
+
+function seen(abacus, action) {
+  const legal = abacus.legalActions().reduce((bits, is, k) => bits | (is << k), 0);
+  return [...abacus.history, abacus.symbol, abacus.operation, legal, action];
+}
+
+function summary(plan, abacus, steps, extra) {
+  return {
+    columns: plan.columns, steps, extra, end: abacus.end, last: Array.from(abacus.history),
+    value: valueOf(abacus.digits, abacus.base).toString(), truth: plan.truth.toString(),
+    numeral: numeralOf(abacus.digits),
+  };
+}
