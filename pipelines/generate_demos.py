@@ -132,7 +132,7 @@ def main(options: Options) -> int:
 
 
 @contextmanager
-def _told_if_slow(text: str, after: float = 2.0) -> Iterator[None]:
+def _told_if_slow(text: str, after: float = 5.0) -> Iterator[None]:
     timer = threading.Timer(after, lambda: print(text, file=sys.stderr))
     timer.start()
     try:

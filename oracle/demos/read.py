@@ -163,7 +163,7 @@ class Demonstrations:
 
     def masks(self, rows: Rows = EVERY_ROW) -> npt.NDArray[np.bool_]:
         """The legal actions (rows, 8)."""
-        mask = self.transitions["mask"][self._rows(rows)]
+        mask = self.transitions["mask"][rows if isinstance(rows, slice) else self._rows(rows)]
         return np.unpackbits(mask[:, None], axis=1, bitorder="little").view(np.bool_)
 
     def terms(
@@ -183,8 +183,8 @@ class Demonstrations:
         return flat[self._outcome_places(rows)]
 
     def _outcome_places(self, rows: Rows) -> npt.NDArray[np.uint8]:
-        columns = self.transitions
-        return outcome_places(columns["taken"], columns["outcome"])[self._rows(rows)]
+        where = rows if isinstance(rows, slice) else self._rows(rows)
+        return outcome_places(self.transitions["taken"][where], self.transitions["outcome"][where])
 
     def batches(
         self,

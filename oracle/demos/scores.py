@@ -32,5 +32,5 @@ def random_return(
 
 
 def _legal_at_random(masks: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    chances: npt.NDArray[np.float64] = rng.random(masks.shape) * masks
-    return np.argmax(chances, axis=1)
+    chosen: npt.NDArray[np.int64] = np.argmax(rng.random(masks.shape) * masks, axis=1)
+    return chosen

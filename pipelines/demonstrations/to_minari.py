@@ -73,7 +73,6 @@ def _create(demonstrations: Demonstrations, dataset_id: str) -> None:
             ref_max_score=float(demonstrations.rewards().sum(dtype=np.float64)) / episodes,
             num_episodes_average_score=episodes,
             description=_DESCRIPTION,
-            requirements=["virtual-abacus"],
         )
 
 

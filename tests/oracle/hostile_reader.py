@@ -1,0 +1,117 @@
+"""Reads hostile files in a process of its own, so that a crash, a hang or a glutton is noticed.
+
+The process is given paths on its input and answers with a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import select
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from oracle.demos import Demonstrations, DemonstrationsError
+from oracle.demos.about import facts
+from oracle.demos.digest import digest_of
+
+SECONDS = 20.0
+#: Memory that the reader may take beyond what it needs to be there at all.
+BYTES_BEYOND = 700 * 2**20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a file: `read`, `refused`, or what went wrong."""
+
+    kind: str
+    text: str
+
+    @property
+    def is_sound(self) -> bool:
+        return self.kind in ("read", "refused")
+
+
+def answer(path: Path, digest: str) -> Answer:
+    """Reads a file as a user would; anything but a sound answer is a mistake of the reader's."""
+    try:
+        demonstrations = Demonstrations.open(path, verify=True)
+        demonstrations.observations(slice(0, 100))
+    except DemonstrationsError as error:
+        text = str(error)
+        return Answer("refused" if "\n" not in text and len(text) < 500 else "wordy", text)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        return Answer("raised", repr(error))
+    recipe = demonstrations.recipe
+    found = digest_of(demonstrations.recording, facts(recipe), recipe.config)
+    return Answer("read" if found == digest else "misread", found)
+
+
+class HostileReader:
+    """The process, started anew when a file brought it down."""
+
+    def __init__(self, digest: str) -> None:
+        self._digest = digest
+        self._process: subprocess.Popen[str] | None = None
+
+    def read(self, path: Path) -> Answer:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], SECONDS)
+        if not ready:
+            self.close()
+            return Answer("hung", f"no answer after {SECONDS:.0f} s")
+        line = process.stdout.readline()
+        if not line:
+            status = process.wait()
+            self._process = None
+            return Answer("crashed", f"exit status {status}")
+        return Answer(**json.loads(line))
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            command = [sys.executable, "-m", "tests.oracle.hostile_reader", self._digest]
+            self._process = subprocess.Popen(
+                command,
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            assert self._process.stdout is not None
+            self._process.stdout.readline()
+        return self._process
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def _used_address_space() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
+def main(digest: str) -> None:
+    sample = Path(__file__).parents[2] / "datasets" / "sample.h5"
+    if sample.exists():
+        # Compiles what the limit on memory would not leave room for.
+        Demonstrations.open(sample).observations(slice(0, 100))
+    limit = _used_address_space() + BYTES_BEYOND
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        found = answer(Path(line.rstrip("\n")), digest)
+        print(json.dumps({"kind": found.kind, "text": found.text}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,274 @@
+"""Reading: what a learner is given is what the environment shows, judges and pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from imitation.algorithms.bc import BC
+from imitation.data import rollout
+from imitation.data.types import DictObs
+from imitation.util import logger as imitation_logger
+
+from abacus.env import AbacusEnv
+from abacus.observation import observation_space
+from abacus.reward import LEVELS, TERMS
+from abacus.rules import AbacusConfig
+from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record
+
+CONFIGS = {
+    "both": AbacusConfig(max_operations=4),
+    # Reloads start the stack of frames anew in the middle of an episode.
+    "subtract": AbacusConfig(operations="subtract", max_operations=25, max_digits=9, base=3),
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def demonstrations(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Demonstrations:
+    path = tmp_path_factory.mktemp("demonstrations") / "some.h5"
+    record(Recipe(CONFIGS[request.param], epsilon=0.15, operations=75), path)
+    return Demonstrations.open(path)
+
+
+def rows_of(demonstrations: Demonstrations, episode: int) -> range:
+    start = int(demonstrations.episodes["start"][episode])
+    return range(start, start + int(demonstrations.episodes["length"][episode]))
+
+
+def played(
+    demonstrations: Demonstrations, episode: int, **settings: Any
+) -> tuple[list[dict[str, npt.NDArray[np.float32]]], list[tuple[Any, ...]]]:
+    """T + 1 observations and T results of an episode in the single environment."""
+    limit = int(demonstrations.episodes["operations"][episode])
+    config = replace(demonstrations.config, max_operations=limit, **settings)
+    env = AbacusEnv(**config.to_dict())
+    observation, info = env.reset(seed=int(demonstrations.episodes["seed"][episode]))
+    observations, results = [observation], []
+    for row in rows_of(demonstrations, episode):
+        mask = info["action_mask"]
+        observation, *result, info = env.step(int(demonstrations.transitions["taken"][row]))
+        observations.append(observation)
+        results.append((*result, info, mask))
+    return observations, results
+
+
+def test_the_set_has_what_it_takes(demonstrations: Demonstrations) -> None:
+    fresh, first = demonstrations.operations["fresh"], demonstrations.episodes["first_operation"]
+    reloads = fresh.sum() - len(first)
+    assert (reloads > 0) == (demonstrations.config.operations == "subtract")
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 7, 16])
+def test_observations_are_the_environments_with_any_stack(
+    demonstrations: Demonstrations, frames: int
+) -> None:
+    finals = demonstrations.final_observations(frames)
+    for episode in range(demonstrations.counts["episodes"]):
+        shown, _ = played(demonstrations, episode, frames=frames)
+        rows = np.array(rows_of(demonstrations, episode))
+        for key, array in demonstrations.observations(rows, frames).items():
+            assert np.array_equal(array, [observation[key] for observation in shown[:-1]])
+            assert np.array_equal(finals[key][episode], shown[-1][key])
+
+
+def test_observations_of_scattered_rows_are_those_in_order(demonstrations: Demonstrations) -> None:
+    rows = np.random.default_rng(0).permutation(len(demonstrations))[:500]
+    every, some = demonstrations.observations(), demonstrations.observations(rows)
+    reused = demonstrations.empty_observations(500)
+    assert demonstrations.observations(rows, out=reused) is reused
+    for key in every:
+        assert np.array_equal(every[key][rows], some[key])
+        assert np.array_equal(every[key][rows], reused[key])
+    for wrong in ([-1], [len(demonstrations)]):
+        with pytest.raises(IndexError):
+            demonstrations.observations(np.array(wrong))
+
+
+@pytest.mark.parametrize("level", [*LEVELS, ("step", "wrong_submit"), "finger,submit"])
+def test_rewards_and_terms_are_the_environments_at_any_level(
+    demonstrations: Demonstrations, level: str | tuple[str, ...]
+) -> None:
+    rewards, terms = demonstrations.rewards(level), demonstrations.terms(level)
+    for episode in range(0, demonstrations.counts["episodes"], 5):
+        _, results = played(demonstrations, episode, reward=level)
+        rows = np.array(rows_of(demonstrations, episode))
+        assert np.array_equal(
+            rewards[rows], np.array([result[0] for result in results], np.float32)
+        )
+        paid = [[result[3]["reward_terms"][name] for name in TERMS] for result in results]
+        assert np.array_equal(terms[rows], np.array(paid, np.float32))
+
+
+def test_masks_and_ends_are_the_environments(demonstrations: Demonstrations) -> None:
+    masks, columns = demonstrations.masks(), demonstrations.transitions
+    for episode in range(demonstrations.counts["episodes"]):
+        _, results = played(demonstrations, episode)
+        rows = np.array(rows_of(demonstrations, episode))
+        assert np.array_equal(masks[rows], [result[4] for result in results])
+        assert columns["terminated"][rows].tolist() == [result[1] for result in results]
+        assert columns["truncated"][rows].tolist() == [result[2] for result in results]
+
+
+def test_first_operations_are_nested(demonstrations: Demonstrations) -> None:
+    previous = 0
+    for operations in (1, 3, 20, 41, 75):
+        part = demonstrations.first(operations)
+        assert part.counts["operations"] == operations
+        assert len(part) > previous
+        previous = len(part)
+        for key, array in part.observations().items():
+            assert np.array_equal(array, demonstrations.observations(slice(len(part)))[key])
+        assert part.transitions["truncated"].sum() + part.transitions["terminated"].sum() == len(
+            part.episodes["start"]
+        )
+        assert part.first(1).content_digest() == demonstrations.first(1).content_digest()
+    for wrong in (0, 76):
+        with pytest.raises(ValueError, match="operations="):
+            demonstrations.first(wrong)
+
+
+def test_train_and_validation_are_apart_and_together_all(demonstrations: Demonstrations) -> None:
+    train, validation = demonstrations.train, demonstrations.validation
+    assert len(train) + len(validation) == len(demonstrations)
+    assert not set(train.episodes["seed"].tolist()) & set(validation.episodes["seed"].tolist())
+    which = demonstrations.episodes["validation"] == 1
+    assert np.array_equal(validation.episodes["seed"], demonstrations.episodes["seed"][which])
+    finals = demonstrations.final_observations()["window"]
+    assert np.array_equal(validation.final_observations()["window"], finals[which])
+    rows = np.repeat(which, demonstrations.episodes["length"])
+    assert np.array_equal(validation.rewards(), demonstrations.rewards()[rows])
+    assert np.array_equal(
+        validation.observations()["window"], demonstrations.observations()["window"][rows]
+    )
+
+
+def test_batches_hold_every_transition_once_and_are_shuffled_anew(
+    demonstrations: Demonstrations,
+) -> None:
+    batches = demonstrations.batches(64, np.random.default_rng(0))
+    assert len(batches) == len(demonstrations) // 64
+    passes = [list(batches), list(batches)]
+    sizes = {len(batch["obs"]) for batch in passes[0]} | {len(batch["acts"]) for batch in passes[0]}
+    assert sizes == {64}
+    first, second = (np.concatenate([batch["acts"] for batch in one]) for one in passes)
+    assert not np.array_equal(first, second)
+    whole = demonstrations.batches(len(demonstrations))
+    (batch,) = whole
+    assert np.array_equal(batch["acts"], demonstrations.transitions["action"])
+    assert np.array_equal(batch["masks"], demonstrations.masks())
+    for key, array in demonstrations.observations().items():
+        assert np.array_equal(batch["obs"].get(key), array)
+    assert demonstrations.batches(10**9).batch_size == len(demonstrations)
+    with pytest.raises(ValueError, match="batch_size=0"):
+        demonstrations.batches(0)
+
+
+def test_trajectories_have_one_observation_more_than_actions(
+    demonstrations: Demonstrations,
+) -> None:
+    for episode, trajectory in enumerate(demonstrations.trajectories(frames=2, level="no_of")):
+        shown, results = played(demonstrations, episode, frames=2, reward="no_of")
+        assert isinstance(trajectory.obs, DictObs)
+        for key in shown[0]:
+            assert np.array_equal(trajectory.obs.get(key), [seen[key] for seen in shown])
+        assert np.array_equal(
+            trajectory.rews, np.array([result[0] for result in results], np.float32)
+        )
+        rows = np.array(rows_of(demonstrations, episode))
+        assert np.array_equal(trajectory.acts, demonstrations.transitions["action"][rows])
+        assert trajectory.terminal == results[-1][1]
+    taken = [trajectory.acts for trajectory in demonstrations.trajectories(actions="taken")]
+    assert np.array_equal(np.concatenate(taken), demonstrations.transitions["taken"])
+    with pytest.raises(ValueError, match="actions='mine'"):
+        next(demonstrations.trajectories(actions="mine"))
+
+
+def test_torch_loads_single_samples_and_batches(demonstrations: Demonstrations) -> None:
+    dataset = demonstrations.torch_dataset(frames=2)
+    assert len(dataset) == len(demonstrations)
+    every = demonstrations.observations(frames=2)
+    sample = dataset[17]
+    assert torch.equal(sample["obs"]["window"], torch.from_numpy(every["window"][17]))
+    assert sample["action"] == int(demonstrations.transitions["action"][17])
+    assert dataset[-1]["action"] == int(demonstrations.transitions["action"][-1])
+    with pytest.raises(IndexError):
+        dataset[len(dataset)]
+    loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(dataset, batch_size=100)
+    loaded = list(loader)
+    for key, array in every.items():
+        joined = torch.cat([batch["obs"][key] for batch in loaded])
+        assert torch.equal(joined, torch.from_numpy(array))
+    masks = torch.cat([batch["mask"] for batch in loaded])
+    assert np.array_equal(masks.numpy(), demonstrations.masks())
+
+
+def test_tables_for_pandas_add_up(demonstrations: Demonstrations) -> None:
+    pytest.importorskip("pandas")
+    operations, episodes = demonstrations.operations_frame(), demonstrations.episodes_frame()
+    sign = operations["sign"].map({"+": 1, "-": -1})
+    result = operations["first_operand"] + sign * operations["second_operand"]
+    assert (result == operations["result"]).all()
+    assert operations["length"].sum() == episodes["length"].sum() == len(demonstrations)
+    assert episodes["validation"].sum() == demonstrations.episodes["validation"].sum()
+    for episode in (0, 2):
+        _, results = played(demonstrations, episode, reward="no_of_sp")
+        told = episodes["return_no_of_sp"][episode]
+        assert told == pytest.approx(sum(result[0] for result in results), abs=1e-4)
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> Iterator[Any]:
+    logger: Any = imitation_logger.configure(tmp_path / "log", [])
+    yield logger
+    logger.close()
+
+
+@pytest.mark.parametrize("source", ["batches", "trajectories"])
+def test_a_clone_learns_from_what_imitation_is_given(
+    source: str, quiet: Any, tmp_path: Path
+) -> None:
+    record(Recipe(operations=300), tmp_path / "some.h5")
+    demonstrations = Demonstrations.open(tmp_path / "some.h5")
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    given: Any = demonstrations.batches(64, rng)
+    if source == "trajectories":
+        given = rollout.flatten_trajectories(list(demonstrations.trajectories()))
+    env = AbacusEnv()
+    clone = BC(
+        observation_space=observation_space(demonstrations.config),
+        action_space=env.action_space,
+        rng=rng,
+        demonstrations=given,
+        batch_size=64,
+        custom_logger=quiet,
+        device="cpu",
+    )
+    clone.train(n_batches=400, progress_bar=False)
+    seen = {key: torch.from_numpy(array) for key, array in demonstrations.observations().items()}
+    with torch.no_grad():
+        distribution = clone.policy.get_distribution(seen)
+        answers = distribution.mode().numpy()
+    # The most frequent action is the teacher's in less than a fifth of the transitions.
+    assert (answers == demonstrations.transitions["action"]).mean() > 0.6
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Demonstrations.open(tmp_path / "missing.h5")
+    with pytest.raises(DemonstrationsError, match="no ordinary file"):
+        Demonstrations.open(tmp_path)
+
+
+def test_the_file_is_closed_and_may_go_away(tmp_path: Path) -> None:
+    path = tmp_path / "some.h5"
+    record(Recipe(operations=20), path)
+    demonstrations = Demonstrations.open(path)
+    path.unlink()
+    assert len(demonstrations.observations()["window"]) == len(demonstrations)
