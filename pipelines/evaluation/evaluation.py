@@ -32,6 +32,8 @@ LONG_ANALYSED = 20
 LONG_DIGITS = 128
 #: Wrong operations among the replays, where there are so many.
 WRONG_REPLAYS = 5
+#: The name of all adversarial sets together.
+ADVERSARIAL = "adversarial sets"
 
 
 @dataclass(frozen=True)
@@ -189,21 +191,35 @@ class Evaluation:
         for name in ("generalisation", "adversarial"):
             setattr(results, name, [score for score in getattr(results, name) if score.operations])
         results.runs = [runs for runs in results.runs if runs.episodes]
-        failed = [(score, failures) for score, failures in self._failures if len(failures)]
+        failed = self._failed()
         with self._bar("analysis of errors", len(failed)) as bar:
-            for score, failures in failed:
+            for name, total, failures in failed:
                 results.errors.append(
                     analyse(
-                        score.name,
+                        name,
                         self.policy.player,
                         failures,
-                        score.errors,
+                        total,
                         self.policy.frames,
                         self.request.columns,
                     )
                 )
                 bar.update(1)
-        self._chosen_replays([failures for _, failures in failed])
+        self._chosen_replays([failures for _, _, failures in failed])
+
+    def _failed(self) -> list[tuple[str, int, Failures]]:
+        """(name, errors, kept failures) of each length; all adversarial sets are one."""
+        adversarial = Failures(0)
+        failed = []
+        for score, failures in self._failures:
+            if any(score is other for other in self.results.adversarial):
+                adversarial.parts += failures.parts
+            elif len(failures):
+                failed.append((score.name, score.errors, failures))
+        if len(adversarial):
+            errors = sum(score.errors for score in self.results.adversarial)
+            failed.append((ADVERSARIAL, errors, adversarial))
+        return failed
 
     def _given_replays(self) -> None:
         for expression in self.request.replays:

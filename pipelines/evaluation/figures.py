@@ -12,11 +12,12 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from pipelines.evaluation import published
 from pipelines.evaluation.curves import Curve
 from pipelines.evaluation.errors import ErrorAnalysis
-from pipelines.evaluation.evaluation import Results
+from pipelines.evaluation.evaluation import ADVERSARIAL, Results
 from pipelines.evaluation.intervals import ErrorRate
 from pipelines.evaluation.measure import Score
 from pipelines.evaluation.runs import Runs
@@ -27,6 +28,8 @@ SKY, YELLOW, GREY, INK = "#56b4e9", "#e69f00", "#8a8f94", "#27303a"
 LINES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK)
 MARKERS = "osD^vPX"
 WIDE, NARROW = (7.2, 3.4), (7.2, 3.0)
+#: What the paper's Table 2 and Fig. 5 are about.
+PAPER_LENGTH = "16 digits"
 _STYLE = {
     "font.size": 10,
     "font.family": "sans-serif",
@@ -36,6 +39,7 @@ _STYLE = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "axes.grid.axis": "y",
     "grid.color": "#dddddd",
     "grid.linewidth": 0.7,
@@ -99,6 +103,7 @@ def _generalisation(scores: list[Score]) -> Picture:
         axes.set_yscale("log")
         axes.set_xticks([s.digits for s in scores], [f"{s.digits:,}" for s in scores], rotation=0)
         axes.minorticks_off()
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_xlabel("digits of the operands (base 5, training: 1 to 6)")
         axes.set_ylabel("error rate, %")
         axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), handletextpad=0.2)
@@ -149,12 +154,20 @@ def _draw_rates(
     axes.plot([], [], color=colour, marker=marker, linestyle="none", label=label)
 
 
-def _classes(errors: list[ErrorAnalysis]) -> Picture:
+def _shown_errors(errors: list[ErrorAnalysis]) -> list[ErrorAnalysis]:
+    """Those of the paper's length, or the longest, and the adversarial ones: more is a jumble."""
+    lengths = [analysis for analysis in errors if analysis.name != ADVERSARIAL]
+    paper = [analysis for analysis in lengths if analysis.name == PAPER_LENGTH]
+    return [*(paper or lengths[-1:]), *(a for a in errors if a.name == ADVERSARIAL)]
+
+
+def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
+    errors = _shown_errors(all_errors)
     names = list(errors[0].classes)
 
     def draw(axes: Axes) -> None:
         bars = [
-            *((analysis.name, [100 * analysis.share(n) for n in names]) for analysis in errors[:4]),
+            *((analysis.name, [100 * analysis.share(n) for n in names]) for analysis in errors),
             ("authors", [published.ERROR_CLASSES.get(n, 0.0) for n in names]),
         ]
         width = 0.8 / len(bars)
@@ -182,8 +195,7 @@ def _classes(errors: list[ErrorAnalysis]) -> Picture:
 
 
 def _columns(errors: list[ErrorAnalysis]) -> Picture:
-    # The most digits of the paper's range are what its Fig. 5 is about.
-    chosen = next((a for a in errors if a.name == "16 digits"), errors[0])
+    chosen = _shown_errors(errors)[0]
 
     def draw(axes: Axes) -> None:
         columns = range(max(chosen.columns) + 1)

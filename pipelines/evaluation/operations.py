@@ -128,7 +128,8 @@ def step_limit(config: AbacusConfig) -> int:
 
 def portions(count: int, digits: int) -> Iterator[int]:
     """Sizes of portions that are worked on at once."""
-    size = max(1, min(MOST_AT_ONCE, CELLS_AT_ONCE // columns_for(digits)))
+    size = max(2, min(MOST_AT_ONCE, CELLS_AT_ONCE // columns_for(digits)))
+    size -= size % 2  # as many additions as subtractions
     for start in range(0, count, size):
         yield min(size, count - start)
 

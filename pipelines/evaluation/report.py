@@ -34,6 +34,7 @@ SECTIONS = (
     ("runs", "Runs of operations", ("runs",), ("runs",)),
     ("curves", "Learning curves", ("curves",), ("curves",)),
 )
+MOST_EXAMPLES = 8
 #: The look of the replays is that of the other pictures.
 _MEASURES = ("CELL", "ROW", "POST", "BEAM", "SILL", "PANEL_EDGE", "FLAG", "LABELS")
 _WOOD = ("WOOD", "WOOD_LIGHT", "WOOD_DARK", "INLAY", "PANEL", "PANEL_LIT", "ROD", "BEAD")
@@ -281,9 +282,10 @@ def _html_examples(results: Results) -> Iterator[str]:
 
 def _chosen_examples(results: Results) -> Sequence[tuple[ErrorExample, str]]:
     """Some of every kind of operands that has errors, with a line that says what went wrong."""
-    chosen = []
-    for analysis in results.errors:
-        for example in analysis.examples[: 4 if len(results.errors) > 1 else 8]:
+    chosen: list[tuple[ErrorExample, str]] = []
+    # The longest first: those are the paper's.
+    for analysis in reversed(results.errors):
+        for example in analysis.examples[: MOST_EXAMPLES - len(chosen)][:4]:
             did = f", {example.policy_action} for {example.teacher_action}"
             said = (
                 f"{analysis.name}: {example.error_class} in column {example.column}"

@@ -250,12 +250,16 @@ def _fates(errors: list[ErrorAnalysis]) -> Table:
                 analysis.name,
                 *(f"{count:,}" for count in analysis.spreads.values()),
                 _median_size(analysis),
-                f"{max(analysis.error_digits, default=0)} digits",
+                _counted_digits(max(analysis.error_digits, default=0)),
                 NONE,
             )
             for analysis in errors
         ),
     )
+
+
+def _counted_digits(count: int) -> str:
+    return f"{count:,} digit{'' if count == 1 else 's'}"
 
 
 def _median_size(analysis: ErrorAnalysis) -> str:

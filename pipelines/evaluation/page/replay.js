@@ -54,7 +54,7 @@
     const inside = replay.shown * CELL, panel = replay.base * ROW + 2 * PANEL_EDGE;
     const left = CELL, top = FLAG, height = BEAM + panel + SILL;
     const svg = element("svg", {
-      viewBox: `0 0 ${inside + 2 * POST + 2 * CELL} ${top + height + LABELS + 6}`, role: "img",
+      viewBox: `-6 0 ${inside + 2 * POST + 2 * CELL + 12} ${top + height + LABELS + 6}`, role: "img",
     });
     box(svg, left, top + 5, inside + 2 * POST, height, "#d8d4cd", 16);
     box(svg, left, top, inside + 2 * POST, height, look.WOOD_DARK, 16);
