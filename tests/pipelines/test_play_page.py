@@ -74,7 +74,8 @@ def test_a_visitor_types_watches_and_scrubs(browser: Browser) -> None:
     assert text(browser, "#value-decimal") == "0"
     browser.run("byId('scrubber').value = 62; byId('scrubber').dispatchEvent(new Event('input'))")
     assert text(browser, "#value-decimal") == "1,251"
-    assert text(browser, "#meaning") == "digit 3 of 4 of +567"
+    assert text(browser, "#meaning") == "digit 3 of 4"
+    assert text(browser, "#operation") == "adding 567"
     assert text(browser, "#position") == "62 / 111"
     browser.press("ArrowRight")
     browser.press("ArrowLeft")
@@ -189,13 +190,13 @@ def test_hundreds_of_digits_scroll_by(browser: Browser) -> None:
 def test_nothing_is_wider_than_the_screen(browser: Browser, width: int) -> None:
     browser.resize(width, 800, phone=width < 500)
     compute(browser, "9" * 300 + "+" + "8" * 300)
-    browser.click("#you-play")
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    small = browser.run(
-        "[...document.querySelectorAll('.pad button, .controls button')]"
-        ".filter(e => e.getBoundingClientRect().height < 40).length"
-    )
-    assert small == 0
+    for mode, buttons in (("#network-plays", ".controls button"), ("#you-play", ".pad button")):
+        browser.click(mode)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        heights = browser.run(
+            f"[...document.querySelectorAll('{buttons}')].map(e => e.getBoundingClientRect().height)"
+        )
+        assert min(heights) >= 40
 
 
 @in_browser

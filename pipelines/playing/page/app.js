@@ -6,6 +6,8 @@ const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64, 256, 1024];
 /** Milliseconds that computing ahead may take at once, so that the page stays smooth. */
 const SLICE = 10;
 const LONGEST_GLIDE = 140;
+/** Columns from which on values are written small, on several lines. */
+const LONG_VALUE = 20;
 const ILLEGAL = [
   "the finger is on the first column", "the finger is on the last column",
   "the finger is on the top row", "the finger is on the bottom row",
@@ -184,12 +186,14 @@ class App {
     this.game.goBackTo(this.index);
     this.message("Your turn. Ask for a hint when you are lost.");
     this.show();
+    byId("symbol").scrollIntoView({ block: "nearest" });
   }
 
   setMode(visiting) {
     this.visiting = visiting;
     this.hint = null;
     byId("pad").hidden = !visiting;
+    byId("playback").hidden = visiting;
     byId("network-plays").setAttribute("aria-pressed", String(!visiting));
     byId("you-play").setAttribute("aria-pressed", String(visiting));
   }
@@ -271,7 +275,7 @@ class App {
     const tile = byId("symbol"), badge = byId("operation");
     tile.textContent = resetting ? "+−"[moment.operation] : moment.symbol;
     tile.className = `tile ${resetting ? name : ""}`;
-    badge.textContent = resetting ? `then ${name}` : name;
+    badge.textContent = this.operationText(moment);
     badge.className = `badge ${name}`;
     badge.hidden = moment.operationIndex === null;
     byId("meaning").textContent = this.meaning(moment);
@@ -282,17 +286,24 @@ class App {
 
   meaning(moment) {
     if (moment.operationIndex === null) return "reset, then the end";
+    if (moment.digitIndex === null) return "reset";
+    return `digit ${moment.digitIndex + 1} of ${moment.operandLength}`;
+  }
+
+  operationText(moment) {
+    if (moment.operationIndex === null) return "";
     const { subtract, number } = this.game.plan.program[moment.operationIndex];
-    const term = `${subtract ? "−" : "+"}${shortNumber(number, 14)}`;
-    if (moment.digitIndex === null) return `reset, then ${term}`;
-    return `digit ${moment.digitIndex + 1} of ${moment.operandLength} of ${term}`;
+    const short = shortNumber(number, 9);
+    if (moment.digitIndex === null) return `then ${subtract ? "−" : "+"}${short}`;
+    return `${subtract ? "subtracting" : "adding"} ${short}`;
   }
 
   showValues(digits) {
     const value = valueOf(digits, this.network.base).toString();
     for (const [id, text] of [["value-base", numeralOf(digits)], ["value-decimal", withSeparators(value)]]) {
       byId(id).textContent = text;
-      byId(id).classList.toggle("long", text.length > 20);
+      // By the width and not by the value: the page must not jump while the value grows.
+      byId(id).classList.toggle("long", this.game.plan.columns > LONG_VALUE);
     }
   }
 
@@ -352,7 +363,7 @@ class App {
   announce() {
     const moment = this.game.moments[this.index];
     byId("announcer").textContent =
-      `Step ${this.index}: ${this.meaning(moment)}. ${byId("verdict").textContent}`;
+      `Step ${this.index}: ${this.meaning(moment)} ${this.operationText(moment)}. ${byId("verdict").textContent}`;
   }
 }
 

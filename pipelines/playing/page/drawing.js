@@ -4,7 +4,10 @@
 // them glide; what colour they have is the style sheet's business.
 
 const CELL = 64, ROW = 46, POST = 38, BEAM = 30, SILL = 18, PANEL_EDGE = 8, FLAG = 52, LABELS = 70;
-const OUTSIDE = 66, NARROWEST_COLUMN = 34, FEWEST_SHOWN = 5, NARROW_SHOWN = 8, MOST_SHOWN = 14;
+/** Columns shown at least and at most, and how narrow they may get, in pixels. */
+const FEWEST_SHOWN = 5, MOST_SHOWN = 14, NARROWEST_COLUMN = 34;
+/** Room on either side of the frame, for the padding and for what is hidden. */
+const OUTSIDE = 66, OUTSIDE_ON_PHONES = 44, WIDEST_PHONE = 480;
 
 function svgElement(name, attributes = {}, children = []) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -30,62 +33,90 @@ const moveTo = (element, x, y) => { element.style.transform = `translate(${x}px,
 class AbacusDrawing {
   constructor(svg) {
     this.svg = svg;
-    this.columns = this.base = this.shown = 0;
+    this.layout = null;
   }
 
-  /** Lays the picture out for the room that there is; tells whether anything changed. */
+  /** Lays the picture out for the room that there is. */
   fit(base, columns, pixels) {
-    const room = Math.floor(pixels / NARROWEST_COLUMN) - 3;
+    const outside = pixels > WIDEST_PHONE ? OUTSIDE : OUTSIDE_ON_PHONES;
+    const room = Math.floor(pixels / NARROWEST_COLUMN - (2 * POST + 2 * outside) / CELL);
     const shown = Math.min(columns, Math.max(FEWEST_SHOWN, Math.min(MOST_SHOWN, room)));
-    if (base === this.base && columns === this.columns && shown === this.shown) return false;
-    Object.assign(this, { base, columns, shown, first: -1 });
+    const layout = [base, columns, shown, outside].join();
+    if (layout === this.layout) return;
+    Object.assign(this, { base, columns, shown, outside, layout, first: -1 });
     this.build();
-    return true;
   }
 
   build() {
-    const { shown, base } = this;
+    const { shown, base, outside } = this;
     const panelHeight = base * ROW + 2 * PANEL_EDGE, frameWidth = shown * CELL + 2 * POST;
-    const frameHeight = BEAM + panelHeight + SILL, right = this.columns > shown || shown > NARROW_SHOWN ? OUTSIDE : 8;
-    this.width = OUTSIDE + frameWidth + right;
-    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${FLAG + frameHeight + LABELS}`);
+    this.frame = { width: frameWidth, height: BEAM + panelHeight + SILL, panelHeight };
+    this.width = frameWidth + 2 * outside;
     this.panelTop = FLAG + BEAM;
-    this.slotLeft = (slot) => (slot < 0 ? 0 : OUTSIDE + POST + slot * CELL);
-    this.rowTop = (row) => this.panelTop + PANEL_EDGE + row * ROW;
-    const inside = shown * CELL;
-    this.padding = svgElement("g", { class: "padding" }, [
-      box(0, FLAG + 4, OUTSIDE, BEAM + panelHeight, 8, "padding-ground"),
-      label(OUTSIDE / 2, this.panelTop + panelHeight / 2, "padding-word", "nothing"),
-    ]);
-    this.light = box(0, this.panelTop, CELL, panelHeight, 0, "panel-lit gliding");
-    this.lightLeft = box(0, this.panelTop, CELL, panelHeight, 0, "panel-lit gliding");
-    this.outline = box(-3, FLAG + 2, 2 * CELL + 6, BEAM + panelHeight + 2, 9, "window gliding");
-    this.outlineAtEdge = box(-3, FLAG + 2, OUTSIDE + POST + CELL + 6, BEAM + panelHeight + 2, 9, "window");
-    this.finger = box(2, 2, CELL - 4, ROW - 4, ROW / 2 - 2, "finger gliding");
-    this.fingerHalo = box(2, 2, CELL - 4, ROW - 4, ROW / 2 - 2, "finger-halo gliding");
-    this.flag = svgElement("g", { class: "flag gliding" }, [
-      box(CELL / 2 - 9, FLAG - 2, 18, 7, 3, "flag-pole"),
-      box(CELL / 2 - 2, 4, 4, FLAG - 2, 2, "flag-pole"),
-      svgElement("path", { d: `M${CELL / 2 + 2} 5l27 11l-27 11z`, class: "flag-cloth" }),
-    ]);
-    this.flagNote = label(0, FLAG - 34, "flag-note");
-    this.more = [label(CELL / 2, this.panelTop + panelHeight / 2, "more"),
-      label(this.width - OUTSIDE / 2, this.panelTop + panelHeight / 2, "more")];
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${FLAG + this.frame.height + LABELS}`);
     this.slots = Array.from({ length: shown }, (_, slot) => this.buildSlot(slot, panelHeight));
     this.rowNumbers = Array.from({ length: base }, (_, row) =>
-      label(OUTSIDE + (POST - 3) / 2, this.rowTop(row) + ROW / 2 + 7, "row-number", String(row)));
+      label(outside + (POST - 3) / 2, this.rowTop(row) + ROW / 2 + 7, "row-number", String(row)));
     this.svg.replaceChildren(
-      box(OUTSIDE, FLAG + 4, frameWidth, frameHeight, 16, "wood-dark"),
-      box(OUTSIDE, FLAG, frameWidth, frameHeight, 16, "wood"),
-      box(OUTSIDE + POST - 3, this.panelTop - 3, inside + 6, panelHeight + 6, 5, "wood-dark"),
-      box(OUTSIDE + POST, this.panelTop, inside, panelHeight, 3, "panel"),
-      this.padding, this.lightLeft, this.light,
+      ...this.buildFrame(), ...this.buildWindow(),
       ...this.slots.map(({ group }) => group), ...this.rowNumbers,
-      this.outline, this.outlineAtEdge, this.fingerHalo, this.finger, this.flag, this.flagNote,
-      ...this.more,
-      endingAt(OUTSIDE + POST - 8, FLAG + frameHeight + 32, "digit"),
-      endingAt(OUTSIDE + POST - 8, FLAG + frameHeight + 59, "column"),
+      this.outline, this.outlineAtEdge, ...this.buildFinger(), ...this.buildSignpost(),
+      ...this.buildMargins(),
     );
+  }
+
+  slotLeft(slot) { return this.outside + POST + slot * CELL; }
+
+  rowTop(row) { return this.panelTop + PANEL_EDGE + row * ROW; }
+
+  buildFrame() {
+    const { width, height, panelHeight } = this.frame, inside = this.shown * CELL;
+    return [
+      box(this.outside, FLAG + 4, width, height, 16, "wood-dark"),
+      box(this.outside, FLAG, width, height, 16, "wood"),
+      box(this.outside + POST - 3, this.panelTop - 3, inside + 6, panelHeight + 6, 5, "wood-dark"),
+      box(this.outside + POST, this.panelTop, inside, panelHeight, 3, "panel"),
+    ];
+  }
+
+  /** The window's light under the beads, and its outline, which lies over them. */
+  buildWindow() {
+    const { panelHeight } = this.frame, top = FLAG + 2, height = BEAM + panelHeight + 2;
+    const atEdge = this.outside + POST + CELL;
+    this.light = box(0, this.panelTop, CELL, panelHeight, 0, "panel-lit gliding");
+    this.lightLeft = box(0, this.panelTop, CELL, panelHeight, 0, "panel-lit gliding");
+    this.outline = box(-3, top, 2 * CELL + 6, height, 9, "window gliding");
+    this.outlineAtEdge = box(0, top, atEdge + 3, height, 9, "window");
+    this.padding = svgElement("g", {}, [
+      box(0, FLAG + 4, this.outside, BEAM + panelHeight, 8, "padding-ground"),
+      label(this.outside / 2, this.panelTop + panelHeight / 2, "padding-word", this.outside < OUTSIDE ? "" : "nothing"),
+    ]);
+    return [this.padding, this.lightLeft, this.light];
+  }
+
+  buildFinger() {
+    const ring = (className) => box(2, 2, CELL - 4, ROW - 4, ROW / 2 - 2, className);
+    this.finger = [ring("finger-halo gliding"), ring("finger gliding")];
+    return this.finger;
+  }
+
+  buildSignpost() {
+    const middle = CELL / 2;
+    this.flag = svgElement("g", { class: "flag gliding" }, [
+      box(middle - 9, FLAG - 2, 18, 7, 3, "flag-pole"),
+      box(middle - 2, 4, 4, FLAG - 2, 2, "flag-pole"),
+      svgElement("path", { d: `M${middle + 2} 5l27 11l-27 11z`, class: "flag-cloth" }),
+    ]);
+    this.flagNote = label(0, FLAG - 20, "flag-note");
+    return [this.flag, this.flagNote];
+  }
+
+  /** Left and right of the frame: how many columns are hidden, and the names of the lines. */
+  buildMargins() {
+    const middle = this.panelTop + this.frame.panelHeight / 2, below = FLAG + this.frame.height;
+    this.more = [this.outside / 2, this.width - this.outside / 2].map((x) => label(x, middle, "more"));
+    const names = this.outside + POST - 8;
+    return [...this.more, endingAt(names, below + 32, "digit"), endingAt(names, below + 59, "column")];
   }
 
   buildSlot(slot, panelHeight) {
@@ -141,7 +172,7 @@ class AbacusDrawing {
 
   showFinger({ fingerColumn, fingerRow }, slot) {
     const x = this.slotLeft(slot), atEdge = fingerColumn === 0;
-    for (const ring of [this.finger, this.fingerHalo]) moveTo(ring, x, this.rowTop(fingerRow));
+    for (const ring of this.finger) moveTo(ring, x, this.rowTop(fingerRow));
     moveTo(this.light, x, 0);
     moveTo(this.lightLeft, atEdge ? x : this.slotLeft(slot - 1), 0);
     moveTo(this.outline, this.slotLeft(Math.max(0, slot - 1)), 0);
@@ -157,6 +188,6 @@ class AbacusDrawing {
     this.flag.classList.toggle("hidden", !visible);
     if (visible) moveTo(this.flag, this.slotLeft(slot), 0);
     this.flagNote.textContent = visible ? "" : slot < 0 ? `◂ ⚑ ${signpost}` : `${signpost} ⚑ ▸`;
-    this.flagNote.setAttribute("x", slot < 0 ? OUTSIDE + 20 : this.width - OUTSIDE - 20);
+    this.flagNote.setAttribute("x", slot < 0 ? this.outside + 30 : this.width - this.outside - 30);
   }
 }
