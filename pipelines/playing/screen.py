@@ -41,6 +41,14 @@ def choices(moment: Moment) -> list[str]:
     return lines
 
 
+def choice_line(moment: Moment) -> str:
+    """The same in a line: the action that is taken alone."""
+    if moment.action is None or moment.probability is None:
+        return ""
+    text = f"{action_words(moment.action)}, {percent(moment.probability)}"
+    return f"    next {_BOLD}{_BLUE}{text}{_OFF}"
+
+
 def bar(share: float, length: int = _BAR) -> str:
     """A bar of blocks, exact to an eighth of a character."""
     eighths = round(share * length * 8)

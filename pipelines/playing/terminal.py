@@ -90,6 +90,10 @@ class Terminal:
     def width(self) -> int:
         return shutil.get_terminal_size().columns
 
+    @property
+    def height(self) -> int:
+        return shutil.get_terminal_size().lines
+
     def draw(self, lines: list[str]) -> None:
         """Draws over what is there, line by line: clearing first would flicker."""
         size = shutil.get_terminal_size()

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 from pipelines.playing.game import Game, Moment, watch
 from pipelines.playing.players import Player
-from pipelines.playing.screen import choices, emphasised, faint, picture
+from pipelines.playing.screen import choice_line, choices, emphasised, faint, picture
 from pipelines.playing.terminal import Terminal
 from pipelines.playing.words import verdict
 
 #: Steps a second; the last one goes as fast as the terminal takes it.
 SPEEDS = (0.5, 1, 2, 4, 8, 16, 32, 64, 1000)
 _KEYS = "space pause · → or n one step · + faster · - slower · q quit"
+#: The status or the verdict, and the keys.
+_LINES_BELOW = 2
 _KEYS_AT_END = "q or enter: back to the shell"
 _PAUSES, _STEPS, _QUITS = ("space", "p"), ("right", "n", "."), ("q", "escape")
 _FASTER, _SLOWER = ("+", "=", "up"), ("-", "_", "down")
@@ -82,4 +84,9 @@ def _show(terminal: Terminal, moment: Moment, player: Player, pace: Pace) -> boo
 
 
 def _lines(terminal: Terminal, moment: Moment) -> list[str]:
-    return [*picture(moment, terminal.width, colour=True), "", *choices(moment), ""]
+    """As much as leaves room for two more lines."""
+    lines = picture(moment, terminal.width, colour=True)
+    everything = [*lines, "", *choices(moment), ""]
+    if len(everything) + _LINES_BELOW <= terminal.height:
+        return everything
+    return [*lines, choice_line(moment), ""]

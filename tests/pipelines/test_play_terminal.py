@@ -75,6 +75,15 @@ def test_a_narrow_and_low_terminal_is_drawn_within_its_lines() -> None:
         assert all(frame.count("\r\n") < 12 for frame in frames)
 
 
+def test_a_usual_terminal_shows_the_action_and_the_keys() -> None:
+    with TerminalSession("pipelines.play", "34", "--teacher", columns=80, rows=24) as session:
+        shown = session.wait_for("q quit")
+        assert "next down, 100.00 %" in shown
+        assert "reads +34, its digit 1 of 3" in shown
+        session.press("q")
+        assert session.wait_for_end() == 1
+
+
 def test_a_person_plays_with_hints() -> None:
     with TerminalSession("pipelines.play", "1", "--human") as session:
         session.wait_for("q quit")
