@@ -16,6 +16,7 @@ types.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,6 +46,10 @@ WORD = 8
 CHOICE = np.dtype([(name, np.int64) for name in ("symbol", "first", "last", "digit")])
 
 FIRST_CAPACITY = 1 << 15
+#: A column's number and a digit's index plus one fit a byte.
+MAX_WIDTH = 254
+#: Situations that are done between two words about progress.
+SLICE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,14 @@ class Exploration:
         pairs = np.ascontiguousarray(self.situations[:, first : first + 2 * self.frames])
         return pairs.view(">u2").astype(np.int32)
 
+    def way_to(self, situation: int) -> npt.NDArray[np.uint8]:
+        """(steps + 1, bytes): the situations from a start to this one, on a shortest way."""
+        way = []
+        while situation != NOBODY:
+            way.append(self.situations[situation])
+            situation = int(self.parents[situation])
+        return np.array(way[::-1])
+
 
 class _Store(NamedTuple):
     """Situations as they are found, and where each is by its hash."""
@@ -91,9 +104,20 @@ class _Store(NamedTuple):
     table: Any  # (slots, a power of two) int32: numbers of situations, or NOBODY
 
 
-def explore(base: int, frames: int, width: int, variant: Variant = "before") -> Exploration:
-    """Explores the algorithm on an abacus of so many columns."""
+def explore(
+    base: int,
+    frames: int,
+    width: int,
+    variant: Variant = "before",
+    progress: Callable[[int, int], object] = lambda done, found: None,
+) -> Exploration:
+    """Explores the algorithm on an abacus of so many columns.
+
+    `progress` is told now and then how many situations are done, of how many found.
+    """
     check_variant(variant)
+    if width > MAX_WIDTH:
+        raise ValueError(f"width={width!r} is not allowed: give at most {MAX_WIDTH}")
     batch = _lazy_abacus(base, frames, width)
     roots = _roots(base, frames, width)
     store = _with_capacity(None, FIRST_CAPACITY, roots)
@@ -113,7 +137,8 @@ def explore(base: int, frames: int, width: int, variant: Variant = "before") -> 
         )
         if count < 0:
             raise AssertionError("the reference algorithm made a mistake: its exploration is void")
-        if done < count:
+        progress(done, count)
+        if count + len(choices) > len(store.parents):
             store = _with_capacity(store, 2 * len(store.parents), store.situations[:count])
     found = slice(len(roots), count)
     return Exploration(
@@ -183,7 +208,7 @@ def _with_capacity(
 
 @compiled
 def _expand(all_rules, world, program, results, scratch, store, done, count):
-    """Finds what follows on each situation, until all are done or the store is full.
+    """Finds what follows on a slice of the situations, or as far as the store has room.
 
     Returns how many are done and how many are found, -1 if the teacher made a mistake.
     """
@@ -194,7 +219,8 @@ def _expand(all_rules, world, program, results, scratch, store, done, count):
     # Not a plain 0, for which numba would compile the whole kernel a second time.
     abacus = np.int64(0)
     s, result = scalars[abacus], results[abacus]
-    while done < count and count + len(choices) <= len(parents):
+    stop = done + SLICE
+    while done < min(count, stop) and count + len(choices) <= len(parents):
         _load(situations, done, s, cells, history, known)
         action = answer(s, cells, abacus, printed)
         actions[done] = action

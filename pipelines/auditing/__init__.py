@@ -1,0 +1,1 @@
+"""What the audit of observability measures, and how it is told."""
