@@ -7,7 +7,7 @@ BOOTSTRAP ?= python3.11 python3 python
 STAMP := $(VENV)/.installed-from-lock
 
 # The main job, and the timings.
-RUN := $(PYTHON) -m benchmarks.world
+RUN := $(PYTHON) -m pipelines.bc_then_ppo
 BENCH := $(PYTHON) -m benchmarks.world
 
 # Two processes share the tests file by file, so that what a file prepares is prepared once. Each

@@ -9,6 +9,7 @@ fallen for `patience` epochs, and keeps the weights with which that loss was low
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +87,7 @@ class MaskedLoss:
         rows, masks = split_masks(obs)
         log_probs = policy.log_probs(rows, masks)
         right = taken(log_probs, acts)
-        spread = log_probs.masked_fill(~masks, 0.0).sum(dim=1) / masks.sum(dim=1)
-        loss = -((1 - self.smoothing) * right + self.smoothing * spread).mean()
+        loss = smoothed_losses(log_probs, masks, acts, self.smoothing).mean()
         with torch.no_grad():
             none = torch.zeros(())
             return BCTrainingMetrics(
@@ -171,14 +171,18 @@ class Cloning:
 
     def _epoch(self) -> EpochScore:
         self.policy.set_training_mode(True)
-        self.bc.train(
-            n_epochs=1,
-            progress_bar=False,
-            log_interval=NEVER,
-            on_batch_end=self._after_update,
-        )
-        train_loss, _ = score_set(self.policy, self.train_set)
-        loss, accuracy = score_set(self.policy, self.held_out)
+        with warnings.catch_warnings():
+            # BC logs its loss without detaching it, which torch remarks on.
+            warnings.filterwarnings("ignore", message="Converting a tensor with requires_grad")
+            self.bc.train(
+                n_epochs=1,
+                progress_bar=False,
+                log_interval=NEVER,
+                on_batch_end=self._after_update,
+            )
+        smoothing = self.settings.label_smoothing
+        train_loss, _ = score_set(self.policy, self.train_set, smoothing)
+        loss, accuracy = score_set(self.policy, self.held_out, smoothing)
         score = EpochScore(self.epochs_done + 1, train_loss, loss, accuracy)
         if loss < self.best_loss:
             self.best_loss = loss
@@ -229,7 +233,17 @@ def one_cycle(done: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min((done - RISING_PART) / (1 - RISING_PART), 1.0)))
 
 
-def score_set(policy: AbacusPolicy, data: CloningSet) -> tuple[float, float]:
+def smoothed_losses(
+    log_probs: torch.Tensor, masks: torch.Tensor, actions: torch.Tensor, smoothing: float
+) -> torch.Tensor:
+    """(N,): the cross entropy to a target of which a part is spread over the legal actions."""
+    spread = log_probs.masked_fill(~masks, 0.0).sum(dim=1) / masks.sum(dim=1)
+    return -((1 - smoothing) * taken(log_probs, actions) + smoothing * spread)
+
+
+def score_set(
+    policy: AbacusPolicy, data: CloningSet, smoothing: float = 0.0
+) -> tuple[float, float]:
     """(loss, accuracy) over the transitions that a set stands for, masked as the agent is."""
     loss = right = 0.0
     policy.set_training_mode(False)
@@ -238,7 +252,8 @@ def score_set(policy: AbacusPolicy, data: CloningSet) -> tuple[float, float]:
             part = slice(start, start + CHUNK)
             log_probs = policy.log_probs(data.rows[part], data.masks[part])
             counts = data.counts[part]
-            loss -= float((taken(log_probs, data.actions[part]) * counts).sum())
+            losses = smoothed_losses(log_probs, data.masks[part], data.actions[part], smoothing)
+            loss += float((losses * counts).sum())
             right += float(((log_probs.argmax(dim=1) == data.actions[part]) * counts).sum())
     total = float(data.counts.sum())
     return loss / total, right / total

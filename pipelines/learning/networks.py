@@ -112,8 +112,8 @@ class PaperNetwork(Network):
     | features | Conv3d 2 to 128, kernel 3, padding 1 | 128 x 3 x 2 x 6 | 7,040 |
     | | Conv3d 128 to 255, kernel 2, padding 1 | 255 x 4 x 3 x 7 | 261,375 |
     | | Conv3d 255 to 512, kernel 2, padding 1 | 512 x 5 x 4 x 8 | 1,044,992 |
-    | actor | 81,928 - 2048 - 1024 - 512 - 256 - 128 - 8 | 8 | 170,584,584 |
-    | critic | 81,936 - 2048 - 1024 - 512 - 256 - 128 - 1 | 1 | 170,600,065 |
+    | actor | 81,928 - 2048 - 1024 - 512 - 256 - 128 - 8 | 8 | 170,578,824 |
+    | critic | 81,936 - 2048 - 1024 - 512 - 256 - 128 - 1 | 1 | 170,594,305 |
 
     Symbol and operation are joined after the convolutions, for the critic the previous action too.
     Actor and critic share the features, as Stable-Baselines3 does unless told otherwise.

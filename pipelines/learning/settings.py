@@ -45,7 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "demo_operations": 450_000,
         "columns": 12,
         "max_digits": 11,
-        "epochs": 30,
+        "epochs": 40,
         "n_timesteps": 0,
         "critic_warmup": 0,
         "kl_weight": 0.0,
