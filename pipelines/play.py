@@ -16,7 +16,7 @@ from pipelines.learning.files import write_text
 from pipelines.playing.export import Exports, export
 from pipelines.playing.game import Game, watch
 from pipelines.playing.human import play_in_terminal
-from pipelines.playing.page import checked_expression, page
+from pipelines.playing.page import checked_expression, exactness, page
 from pipelines.playing.plain import plain_lines
 from pipelines.playing.players import Player, TeacherPlayer, network_player
 from pipelines.playing.screen import picture
@@ -109,7 +109,7 @@ def _write_page(options: Options, path: Path) -> None:
         raise IsADirectoryError(21, "Is a directory: give a file's name", str(path))
     checked_expression(options.expression)
     player = network_player(options.run, options.trust)
-    write_text(path, page(player.policy, options.expression))
+    write_text(path, page(player.policy, options.expression, exactness(player.policy)))
     print(f"wrote {shown_path(path)}")
 
 

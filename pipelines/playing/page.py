@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abacus.tasks import EXAMPLE
+from oracle.certificate import certify
 from pipelines.playing.task import config_for
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ SCRIPTS = (
 FIRST_EXPRESSION = "1234+567-89"
 #: As in expression.js.
 MOST_DIGITS, MOST_CHARACTERS = 1000, 4000
+#: Beyond these the set of all situations takes minutes to find.
+_LARGEST_CERTIFIED_BASE, _MOST_CERTIFIED_FRAMES = 5, 3
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -59,6 +62,23 @@ def checked_expression(expression: str) -> str:
     return text
 
 
+def exactness(policy: AbacusPolicy) -> str:
+    """What the certificate says of a policy, in a sentence for visitors."""
+    layout = policy.layout
+    if layout.base > _LARGEST_CERTIFIED_BASE or layout.frames > _MOST_CERTIFIED_FRAMES:
+        return ""
+    certificate = certify(policy, base=layout.base, frames=layout.frames, counterexamples=0)
+    if certificate.exact:
+        return (
+            f"It was asked about all {certificate.observations:,} situations that the teacher can "
+            "ever meet, and gives the teacher's answer in every one: it is right at any length."
+        )
+    return (
+        f"In {certificate.disagreements:,} of the {certificate.observations:,} situations that the "
+        "teacher can meet it does something else than the teacher: expect mistakes."
+    )
+
+
 def page_policy(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
     """The network as the page reads it: layers from first to last, weights row by row."""
     from torch import nn
@@ -66,7 +86,9 @@ def page_policy(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
     from pipelines.learning.networks import LOGIT_BOUND, CompactNetwork
 
     if not isinstance(policy.network, CompactNetwork):
-        raise ValueError("--html takes a compact network: the paper's has 341 million weights")
+        raise ValueError(
+            "--html takes a compact network: the paper's is a thousand times too large"
+        )
     layers = [layer for layer in policy.network.actor if isinstance(layer, nn.Linear)]
     numbers = [
         tensor.detach().cpu().numpy().astype("<f4").ravel()

@@ -262,4 +262,6 @@ def test_the_job_writes_a_page_that_starts_with_the_expression(tmp_path: Path) -
     path = tmp_path / "page.html"
     arguments = ["12+34", "--run", str(tmp_path / "policy"), "--html", str(path)]
     assert run(main, Options, "", EXAMPLE, arguments) == 0
-    assert 'value="12+34"' in path.read_text()
+    html = path.read_text()
+    assert 'value="12+34"' in html
+    assert "of the 99,784 situations that the teacher can meet it does something else" in html
