@@ -133,8 +133,9 @@ def way_back(batch: AbacusBatch) -> npt.NDArray[np.int64]:
     to_write = (lowest_wrong <= j) | ((lowest_wrong < columns) & at_home)
     goal = np.where(to_write, lowest_wrong, nothing_to_write)
     goal = np.where(j == ON_OPERATION_SYMBOL, 0, goal)
-    to_goal: npt.NDArray[np.int64] = np.abs(scalars["finger_column"] - goal)
-    return to_goal + np.abs(scalars["signpost"] - home)
+    way: npt.NDArray[np.int64] = np.abs(scalars["finger_column"] - goal)
+    way += np.abs(scalars["signpost"] - home)
+    return way
 
 
 @dataclass
