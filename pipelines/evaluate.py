@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from pipelines.command_line import EXIT_INTERRUPTED, argument, option, run, shown_path
 from pipelines.evaluation.adversarial import SETS
 from pipelines.evaluation.evaluation import Evaluation, Request, Results
@@ -90,7 +92,7 @@ def main(options: Options) -> int:
         seed=options.seed,
     )
     began = time.perf_counter()
-    results = Evaluation(policy, request).run()
+    results = Evaluation(policy, request, _tell).run()
     settings = _plain(asdict(options)) | {"seconds": round(time.perf_counter() - began, 1)}
     report = Report(_about(policy), settings, results)
     folder = options.output or REPORTS / _folder_name(policy.name)
@@ -98,6 +100,12 @@ def main(options: Options) -> int:
     for path in report.write(folder):
         print(f"written       {shown_path(path)}")
     return EXIT_INTERRUPTED if results.stopped else 0
+
+
+def _tell(line: str) -> None:
+    """A line above the bar, where there is one."""
+    tqdm.write(line, file=sys.stderr)
+    sys.stderr.flush()
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

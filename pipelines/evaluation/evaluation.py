@@ -5,6 +5,7 @@ The results grow while it runs. Stopped by Ctrl-C at any moment they hold what w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, get_args
@@ -95,13 +96,21 @@ class Results:
 
 
 class Evaluation:
-    """Measures a policy, part by part; `progress` shows bars where there is a terminal."""
+    """Measures a policy, part by part, with bars where there is a terminal.
 
-    def __init__(self, policy: NamedPolicy, request: Request, progress: bool | None = None) -> None:
+    `tell` is given a line for each part that is done.
+    """
+
+    def __init__(
+        self,
+        policy: NamedPolicy,
+        request: Request,
+        tell: Callable[[str], object] = lambda line: None,
+    ) -> None:
         self.policy = policy
         self.request = request
         self.results = Results()
-        self._no_bars = None if progress is None else not progress
+        self._tell = tell
         self._failures: list[tuple[Score, Failures]] = []
 
     def run(self) -> Results:
@@ -119,9 +128,7 @@ class Evaluation:
         return self.results
 
     def _bar(self, what: str, total: int) -> tqdm[NoReturn]:
-        return tqdm(
-            total=total, desc=f"{what:<20}", unit_scale=True, disable=self._no_bars, leave=False
-        )
+        return tqdm(total=total, desc=f"{what:<20}", unit_scale=True, disable=None, leave=False)
 
     def _certify(self) -> None:
         if not self.request.certificate or self.policy.frames > MAX_FRAMES:
@@ -169,6 +176,7 @@ class Evaluation:
                 failures,
                 bar.update,
             )
+        self._tell(f"{score.name}: {score.errors:,} errors in {score.operations:,} operations")
 
     def _run_episodes(self) -> None:
         request = self.request
@@ -184,6 +192,7 @@ class Evaluation:
                     request.seed,
                     progress=bar.update,
                 )
+            self._tell(f"runs, {operations}: longest {runs.longest:,}, median {runs.median:,.0f}")
 
     def _explain(self) -> None:
         """The errors that were met, and replays; drops what was not begun."""

@@ -6,6 +6,7 @@ Colours are Okabe and Ito's; what differs in colour differs in shape, hatch or l
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +85,13 @@ def _drawn(key: str, title: str, alt: str, size: tuple[float, float], draw: Any)
         file = io.StringIO()
         # Without the date, the same results make the same file.
         figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
-    svg = file.getvalue()
-    return Picture(key, title, alt, svg[svg.index("<svg") :])
+    return Picture(key, title, alt, _for_a_page(file.getvalue()))
+
+
+def _for_a_page(svg: str) -> str:
+    """The drawing alone; groups lose their names, which those of another figure have too."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    return re.sub(r'<g id="[^"]*"', "<g", svg)
 
 
 def _generalisation(scores: list[Score]) -> Picture:

@@ -67,12 +67,17 @@ def find_policy(
 
     The seed is that of `random`, the variant that of `teacher`.
     """
+    defaults = AbacusConfig()
+    layout = (
+        defaults.base if base is None else base,
+        defaults.frames if frames is None else frames,
+    )
     if word == RANDOM:
-        return _random(base or 5, frames or 3, seed)
+        return _random(*layout, seed)
     if word == TEACHER:
-        return _teacher(base or 5, frames or 3, variant)
+        return _teacher(*layout, variant)
     if word is not None and _CALLABLE.fullmatch(word) and not Path(word).exists():
-        return _function(word, base or 5, frames or 3)
+        return _function(word, *layout)
     policy = _with_weights(word, trust)
     own_base, own_frames = layout_of_space(policy.observation_space)
     for name, asked, own in (("base", base, own_base), ("frames", frames, own_frames)):
@@ -108,6 +113,7 @@ def _teacher(base: int, frames: int, variant: Variant) -> NamedPolicy:
 
 
 def _function(word: str, base: int, frames: int) -> NamedPolicy:
+    AbacusConfig(base=base, frames=frames)
     module_name, _, attribute = word.partition(":")
     # A job is started as `python -m`, with the folder it was started from on the path; a caller
     # of `find_policy` may have another path.

@@ -1,0 +1,68 @@
+"""The certify job: what it prints, what it writes, and its exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oracle.certificate import Certificate
+from pipelines import certify
+from pipelines.command_line import run
+from pipelines.learning.policy import new_policy
+from pipelines.learning.publish import save_policy
+
+SMALL = ["--base", "3", "--frames", "2"]
+
+
+def status(*words: str) -> int:
+    return run(certify.main, certify.Options, certify.__doc__, certify.EXAMPLE, list(words))
+
+
+def test_an_exact_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "certificate.json"
+    assert status("teacher", *SMALL, "--json", str(file)) == 0
+    printed = capsys.readouterr().out
+    assert "EXACT: right on operands of every length" in printed
+    assert "NOT EXACT" not in printed
+    assert Certificate.from_json(file.read_text()).exact
+
+
+def test_another_policy_names_the_smallest_operations(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    save_policy(new_policy("compact", 3, 2), tmp_path / "best")
+    assert status(str(tmp_path), "--counterexamples", "3") == 1
+    printed = capsys.readouterr().out
+    assert "NOT EXACT" in printed
+    assert printed.count("where the teacher") == 3
+    assert "weights       sha256" in printed
+
+
+def test_observations_with_two_answers_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("teacher", "--variant", "printed", *SMALL, "--counterexamples", "1") == 1
+    printed = capsys.readouterr().out
+    assert "no policy can be right on all of these" in printed
+    assert "as the teacher does only sometimes here" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing/here"], "policy='nothing/here' is not there: give the folder of a run"),
+        (["random", "--base", "1"], "base=1 is not allowed"),
+        (["random", "--counterexamples", "-1"], "counterexamples=-1 is not allowed"),
+        (["random", "--variant", "other"], "invalid choice: 'other'"),
+    ],
+)
+def test_mistakes_end_in_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    try:
+        code = status(*words)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
