@@ -45,6 +45,13 @@ def test_a_gif_shows_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert np.abs(frame - moment_pixels(scene, 300)).mean() < 3
 
 
+def test_the_picture_of_the_readme_is_small_and_of_the_same_game() -> None:
+    path = Path(__file__).parents[2] / "docs" / "images" / "play.gif"
+    assert path.stat().st_size < 600_000
+    with Image.open(path) as film:
+        assert film.n_frames == STEPS + 1  # type: ignore[attr-defined]
+
+
 def test_a_films_palette_has_room() -> None:
     assert len(palette_colours()) % 3 == 0
     assert len(palette_colours()) // 3 <= 255

@@ -17,7 +17,7 @@ from abacus.tasks import numeral
 from oracle.expert import expert_actions
 from pipelines.learning.files import write_text
 from pipelines.learning.policy import AbacusPolicy
-from pipelines.learning.publish import PUBLISHED_POLICY, load_run
+from pipelines.learning.publish import load_run
 from pipelines.playing.game import Game
 from pipelines.playing.page import page
 from pipelines.playing.task import config_for
@@ -30,8 +30,7 @@ EXPRESSIONS = 300
 
 @pytest.fixture(scope="module")
 def policy() -> AbacusPolicy:
-    if not PUBLISHED_POLICY.is_dir():
-        pytest.skip("no published policy yet")
+    """The published one: its page is the one that people are given."""
     return load_run()
 
 

@@ -125,6 +125,14 @@ def test_without_a_terminal_there_are_plain_lines(capsys: pytest.CaptureFixture[
     )
 
 
+def test_the_published_policy_plays_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert play("1234+567-89") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("right in 111 steps: the abacus shows 1,712 (23322 in base 5)")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

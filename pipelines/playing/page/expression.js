@@ -67,8 +67,11 @@ function numeralOf(digits) {
   return Array.from(digits.subarray(0, last + 1)).reverse().join("");
 }
 
+/** `1234567` as `1,234,567`. */
 function withSeparators(text) {
-  return text.replace(/\B(?=(\d{3})+$)/g, ",");
+  const groups = [];
+  for (let end = text.length; end > 0; end -= 3) groups.unshift(text.slice(Math.max(0, end - 3), end));
+  return groups.join(",");
 }
 
 function shortNumber(text, limit = 24) {

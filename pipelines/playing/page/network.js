@@ -14,16 +14,28 @@ class Network {
       inputs, outputs, weights: take(inputs * outputs), biases: take(outputs),
     }));
     this.weightCount = place;
+    this.known = new Map();
   }
 
   /** The probability of each action; 0 for illegal ones. */
   probabilities(abacus) {
-    const logits = this.logits(this.row(abacus.history, abacus.symbol, abacus.operation));
+    const logits = this.answer(abacus);
     const legal = abacus.legalActions();
     const largest = Math.max(...logits.filter((_, action) => legal[action]));
     const shares = logits.map((logit, action) => (legal[action] ? Math.exp(logit - largest) : 0));
     const total = shares.reduce((sum, share) => sum + share, 0);
     return shares.map((share) => share / total);
+  }
+
+  /** The logits for what is seen. It has no memory, so what it has seen once it answers alike. */
+  answer({ history, symbol, operation }) {
+    const key = `${history.join()},${symbol},${operation}`;
+    let logits = this.known.get(key);
+    if (logits === undefined) {
+      logits = this.logits(this.row(history, symbol, operation));
+      this.known.set(key, logits);
+    }
+    return logits;
   }
 
   /** What the network reads: the pixels of the frames, the symbol, the operation. */
