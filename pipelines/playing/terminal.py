@@ -43,14 +43,21 @@ class Terminal:
     """Use in a `with` block; whatever ends it, the terminal is restored."""
 
     def __init__(self) -> None:
-        self._keys = sys.stdin.fileno()
+        sys.stdout.flush()
+        self._keys, self._screen = sys.stdin.fileno(), sys.stdout.fileno()
         self._pending: list[str] = []
         self._size = (0, 0)
+        self._lines: list[str] = []
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Terminal:
         self._modes = termios.tcgetattr(self._keys)
-        for number, handler in ((signal.SIGTERM, _stop), (signal.SIGTSTP, self._suspend)):
+        handlers = {
+            signal.SIGTERM: _stop,
+            signal.SIGTSTP: self._suspend,
+            signal.SIGWINCH: self._redraw,
+        }
+        for number, handler in handlers.items():
             self._handlers[number] = signal.signal(number, handler)
         self._take()
         return self
@@ -81,10 +88,17 @@ class Terminal:
         self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._take()
+        self.draw(self._lines)
+
+    def _redraw(self, number: int, frame: FrameType | None) -> None:
+        """The window's size changed: a paused game would not be drawn again by itself."""
+        self.draw(self._lines)
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        # Not through sys.stdout, which must not be written to by a handler that interrupts a write.
+        data = text.encode()
+        while data:
+            data = data[os.write(self._screen, data) :]
 
     @property
     def width(self) -> int:
@@ -96,6 +110,7 @@ class Terminal:
 
     def draw(self, lines: list[str]) -> None:
         """Draws over what is there, line by line: clearing first would flicker."""
+        self._lines = lines
         size = shutil.get_terminal_size()
         clear = "\x1b[2J" if size != self._size else ""
         self._size = size

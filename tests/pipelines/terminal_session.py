@@ -25,8 +25,7 @@ class TerminalSession:
 
     def __init__(self, *arguments: str, columns: int = 100, rows: int = 50) -> None:
         self._master, self._slave = pty.openpty()
-        size = struct.pack("HHHH", rows, columns, 0, 0)
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
+        self.resize(columns, rows)
         self.modes_before = termios.tcgetattr(self._slave)
         self.process = subprocess.Popen(
             [sys.executable, "-m", *arguments],
@@ -59,6 +58,11 @@ class TerminalSession:
     def modes(self) -> list[object]:
         return termios.tcgetattr(self._slave)
 
+    def resize(self, columns: int, rows: int) -> None:
+        """A window of another size; the job is told, as terminals do."""
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
+
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
@@ -71,6 +75,14 @@ class TerminalSession:
             assert self._read(min(left, 0.2)) or self.process.poll() is None, shown[-3000:]
         self.raw = ""
         return shown
+
+    def wait_for_raw(self, text: str, seconds: float = 30) -> None:
+        """The same for what has escape codes in it."""
+        deadline = time.monotonic() + seconds
+        while text not in self.raw:
+            assert time.monotonic() < deadline, f"{text!r} did not come"
+            self._read(0.2)
+        self.raw = ""
 
     def wait_for_end(self, seconds: float = 30) -> int:
         """The exit status; what came out before it is in `raw`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 
@@ -64,6 +65,24 @@ def test_a_signal_gives_the_terminal_back(ended_by: signal.Signals, status: int)
         assert session.modes == session.modes_before
         assert session.raw.index("\x1b[?1049l") > 0
         assert "Traceback" not in session.raw
+
+
+def test_it_can_be_put_aside_and_taken_up_again() -> None:
+    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
+        session.wait_for("q quit")
+        session.press(" ")
+        session.wait_for("paused")
+        session.process.send_signal(signal.SIGTSTP)
+        session.wait_for_raw("\x1b[?1049l")
+        os.waitid(os.P_PID, session.process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert session.modes == session.modes_before
+        session.process.send_signal(signal.SIGCONT)
+        session.wait_for("paused")
+        session.resize(90, 30)
+        session.wait_for("paused")
+        session.press("q")
+        assert session.wait_for_end() == 1
+        assert session.modes == session.modes_before
 
 
 def test_a_narrow_and_low_terminal_is_drawn_within_its_lines() -> None:
