@@ -62,9 +62,9 @@ def _abaci_state(batch: AbacusBatch) -> dict[str, torch.Tensor]:
 
 
 def _load_abaci(batch: AbacusBatch, state: dict[str, torch.Tensor]) -> None:
+    batch.reset(0)
     for name, array in _abaci_arrays(batch).items():
         saved = np.frombuffer(state[name].numpy().tobytes(), array.dtype)
         if saved.size != array.size:
             raise ValueError("the checkpoint was written by another version of the abacus")
         array[...] = saved.reshape(array.shape)
-    batch._seeded = True

@@ -31,6 +31,11 @@ from pipelines.learning.runs import RunFolder
 #: Seconds of work that a kill may lose.
 CHECKPOINT_SECONDS = 10.0
 CLONING, TUNING, DONE = "cloning", "ppo", "done"
+#: PPO's time by the wall and by the processor, of the whole run, over all its parts.
+CLOCKS: dict[str, Callable[[], float]] = {
+    "ppo": time.perf_counter,
+    "ppo_processor": time.process_time,
+}
 
 Say = Callable[[str], None]
 
@@ -253,8 +258,8 @@ class _Watch(BaseCallback):
         self.total = total
 
     def _on_training_start(self) -> None:
-        self._started = time.perf_counter()
-        self._spent = self.training.seconds.get("ppo", 0.0)
+        self._started = {name: clock() for name, clock in CLOCKS.items()}
+        self._spent = {name: self.training.seconds.get(name, 0.0) for name in CLOCKS}
         self.bar = tqdm(
             total=self.total,
             initial=self.model.num_timesteps,
@@ -275,6 +280,9 @@ class _Watch(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         model = self.training.model
+        self._note_time()
+        for name in CLOCKS:
+            model.logger.record(f"time/{name}_seconds", round(self.training.seconds[name], 1))
         self.bar.update(model.settings.rollout)
         self.bar.set_postfix(
             accuracy=f"{model.rollout_buffer.counts.accuracy:.2%}", longest=model.longest_run
@@ -286,7 +294,8 @@ class _Watch(BaseCallback):
         self.training.after_rollout(final=True)
 
     def _note_time(self) -> None:
-        self.training.seconds["ppo"] = self._spent + time.perf_counter() - self._started
+        for name, clock in CLOCKS.items():
+            self.training.seconds[name] = self._spent[name] + clock() - self._started[name]
 
 
 def shown_evaluation(evaluation: Evaluation) -> str:

@@ -1,0 +1,262 @@
+"""Times the learners: PPO and cloning against the libraries' own paths and against bare torch.
+
+Speeds are samples or steps a second of processor time on one core, so that other work on the
+machine counts less; the machine's load is printed all the same. Each figure is the best of several
+repetitions. With --profile, where the time of PPO goes.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from imitation.algorithms.bc import BC
+from imitation.data.types import DictObs, Transitions
+from imitation.util.logger import HierarchicalLogger
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.policies import MaskableMultiInputActorCriticPolicy
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.vec_env import DummyVecEnv
+from torch import nn
+
+from abacus.env import AbacusEnv
+from abacus.rules import AbacusConfig
+from abacus.sb3 import AbacusVecEnv
+from benchmarks.machine import machine
+from oracle.demos.read import Demonstrations
+from oracle.demos.recipe import Recipe
+from oracle.demos.recorder import Recorder
+from pipelines.command_line import option, run
+from pipelines.learning.cloning import Cloning, CloningSettings
+from pipelines.learning.cloning_set import distinct
+from pipelines.learning.networks import RowLayout, make_network
+from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.ppo import AbacusPPO, PpoSettings
+
+EXAMPLE = "python -m benchmarks.learning --profile"
+WORLD = AbacusConfig(start="random", reward="no_of")
+ROWS_OF_PAPER = 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to time."""
+
+    repetitions: int = option(3, "repetitions, of which the best counts")
+    updates: int = option(6, "updates of PPO in a repetition")
+    profile: bool = option(False, "show where the time of PPO goes")
+    paper: bool = option(True, "time the paper's network too (takes 6 GB of memory)")
+
+
+def best_rate(work: Callable[[], int], repetitions: int) -> float:
+    """Samples a second of processor time, in the best of the repetitions."""
+    rates = []
+    for _ in range(repetitions):
+        started = time.process_time()
+        samples = work()
+        rates.append(samples / (time.process_time() - started))
+    return max(rates)
+
+
+def quiet_ppo(settings: PpoSettings) -> AbacusPPO:
+    model = AbacusPPO(
+        AbacusPolicy, AbacusVecEnv(settings.n_envs, config=WORLD), settings, seed=0, device="cpu"
+    )
+    model.set_logger(Logger(None, []))
+    model.learn(settings.rollout)
+    return model
+
+
+def ours(settings: PpoSettings, updates: int) -> Callable[[], int]:
+    model = quiet_ppo(settings)
+
+    def work() -> int:
+        model.learn(updates * settings.rollout, reset_num_timesteps=False)
+        return updates * settings.rollout
+
+    return work
+
+
+def usual(settings: PpoSettings) -> Callable[[], int]:
+    """The library's path: single environments in a DummyVecEnv, its own policy and checks."""
+    envs = 16
+    env = DummyVecEnv([_single_environment for _ in range(envs)])
+    sizes = {"pi": [256, 256], "vf": [128, 128]}
+    model = MaskablePPO(
+        MaskableMultiInputActorCriticPolicy,
+        env,
+        n_steps=settings.n_steps,
+        batch_size=settings.batch_size,
+        n_epochs=settings.n_epochs,
+        policy_kwargs={"net_arch": sizes, "activation_fn": nn.ReLU},
+        device="cpu",
+        seed=0,
+    )
+    model.set_logger(Logger(None, []))
+    model.learn(settings.n_steps * envs)
+
+    def work() -> int:
+        model.learn(settings.n_steps * envs, reset_num_timesteps=False)
+        return settings.n_steps * envs
+
+    return work
+
+
+def _single_environment() -> gymnasium.Env[Any, Any]:
+    return AbacusEnv(start="random", reward="no_of")
+
+
+def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
+    """The limit: nothing but the network's passes, once forward and n_epochs times both ways."""
+    layout = RowLayout(WORLD.base, WORLD.frames)
+    network = make_network("compact", layout)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    rows = torch.rand(settings.rollout, layout.critic)
+
+    def work() -> int:
+        with torch.no_grad():
+            for part in rows.split(settings.n_envs):
+                network.logits(part)
+            for part in rows.split(8192):
+                network.values(part)
+        for _ in range(settings.n_epochs):
+            for part in rows.split(settings.batch_size):
+                logits, values = network(part)
+                optimizer.zero_grad(set_to_none=True)
+                (logits.square().mean() + values.square().mean()).backward()
+                optimizer.step()
+        return settings.rollout
+
+    return work
+
+
+def demonstrations() -> Demonstrations:
+    recipe = Recipe(config=replace(WORLD, max_operations=10, reward="dense"), operations=2_000)
+    return Demonstrations(Recorder(recipe).record(0, 200), recipe)
+
+
+def our_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
+    """Whole epochs, with BC's bookkeeping and our batches; held-out scores are left out."""
+    chosen = distinct(data, WORLD.frames)
+    settings = CloningSettings(epochs=10**6, batch_size=batch_size, patience=10**6)
+    policy = new_policy("compact", WORLD.base, WORLD.frames)
+    cloning = Cloning(policy, chosen, None, settings, 0, Logger(None, []))
+
+    def work() -> int:
+        cloning.bc.train(n_epochs=2, progress_bar=False, log_interval=10**9)
+        return 2 * len(cloning.batches) * cloning.batches.batch_size
+
+    return work
+
+
+def imitation_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
+    """imitation's own loader over transitions, and its unmasked loss."""
+    samples = 20 * batch_size
+    seen = data.observations(slice(0, samples + 1))
+    transitions = Transitions(
+        obs=DictObs({key: rows[:-1] for key, rows in seen.items()}),
+        acts=data.transitions["action"][:samples].astype(np.int64),
+        infos=np.array([{}] * samples),
+        next_obs=DictObs({key: rows[1:] for key, rows in seen.items()}),
+        dones=np.zeros(samples, np.bool_),
+    )
+    policy = new_policy("compact", WORLD.base, WORLD.frames)
+    bc = BC(
+        observation_space=policy.observation_space,
+        action_space=policy.action_space,
+        rng=np.random.default_rng(0),
+        policy=policy,  # type: ignore[arg-type]
+        demonstrations=transitions,
+        batch_size=batch_size,
+        device="cpu",
+        custom_logger=HierarchicalLogger(Logger(None, []), []),
+    )
+
+    def work() -> int:
+        bc.train(n_epochs=1, progress_bar=False, log_interval=10**9)
+        return samples
+
+    return work
+
+
+def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
+    """The limit: the actor's passes over rows that lie ready in order."""
+    chosen = distinct(data, WORLD.frames)
+    network = make_network("compact", RowLayout(WORLD.base, WORLD.frames))
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    batches = len(chosen) // batch_size
+
+    def work() -> int:
+        for index in range(batches):
+            part = slice(index * batch_size, (index + 1) * batch_size)
+            loss = nn.functional.cross_entropy(
+                network.logits(chosen.rows[part]), chosen.actions[part]
+            )
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+        return batches * batch_size
+
+    return work
+
+
+def network_pass(name: str, rows: int) -> Callable[[], int]:
+    """An update of a network on so many rows."""
+    layout = RowLayout(WORLD.base, WORLD.frames)
+    network = make_network(name, layout)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    given = torch.rand(rows, layout.critic)
+
+    def work() -> int:
+        logits, values = network(given)
+        optimizer.zero_grad(set_to_none=True)
+        (logits.square().mean() + values.square().mean()).backward()
+        optimizer.step()
+        return rows
+
+    work()
+    return work
+
+
+def show_profile(settings: PpoSettings, updates: int) -> None:
+    work = ours(settings, updates)
+    profiler = cProfile.Profile(time.process_time)
+    profiler.runcall(work)
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(15)
+
+
+def main(options: Options) -> int:
+    """Prints a table."""
+    torch.set_num_threads(1)
+    settings = PpoSettings()
+    data, batch = demonstrations(), 512
+    print(machine())
+    timed: list[tuple[str, Callable[[], int]]] = [
+        ("PPO, steps: ours", ours(settings, options.updates)),
+        ("PPO, steps: DummyVecEnv and MaskablePPO's own policy", usual(settings)),
+        ("PPO, steps: bare torch, the limit", bare_ppo(settings)),
+        ("cloning, samples: ours", our_cloning(data, batch)),
+        ("cloning, samples: imitation's loader and loss", imitation_cloning(data, batch)),
+        ("cloning, samples: bare torch, the limit", bare_cloning(data, batch)),
+        ("update of compact, samples", network_pass("compact", 1024)),
+    ]
+    for name, work in timed:
+        print(f"{name:<56}{best_rate(work, options.repetitions):>12,.0f} /s", flush=True)
+    if options.paper:
+        rate = best_rate(network_pass("paper", ROWS_OF_PAPER), options.repetitions)
+        print(f"{'update of paper, samples':<56}{rate:>12,.2f} /s")
+    if options.profile:
+        show_profile(settings, options.updates)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, Options, __doc__, EXAMPLE))
