@@ -20,7 +20,7 @@ from oracle.demos import Demonstrations
 from oracle.demos.replay import first_difference
 from pipelines.command_line import argument, option, run
 from pipelines.demonstrations.summary import summary
-from pipelines.demonstrations.trace import animate, trace
+from pipelines.demonstrations.trace import animate, check_operation, trace
 
 EXAMPLE = "python -m pipelines.inspect_demos datasets/sample.h5 --operation 7 --verify"
 EXIT_DIFFERENT = 1
@@ -42,6 +42,7 @@ def main(options: Options) -> int:
     if not options.steps_per_second > 0:
         raise ValueError("--steps-per-second must be above 0")
     demonstrations = Demonstrations.open(options.file, verify=options.verify)
+    check_operation(demonstrations, options.operation)
     if options.animate:
         animate(demonstrations, options.operation, sys.stdout, options.steps_per_second)
         return 0

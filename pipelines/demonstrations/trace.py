@@ -37,9 +37,7 @@ class Step:
 
 def steps_of(demonstrations: Demonstrations, operation: int) -> Iterator[Step]:
     """The steps of an operation, in the environment that they were recorded in."""
-    count = demonstrations.counts["operations"]
-    if not 0 <= operation < count:
-        raise ValueError(f"operation={operation} is not allowed: give 0 to {count - 1}")
+    check_operation(demonstrations, operation)
     columns, rows = demonstrations.operations, demonstrations.transitions
     episode = int(columns["episode"][operation])
     start, first = int(demonstrations.episodes["start"][episode]), int(columns["start"][operation])
@@ -59,6 +57,13 @@ def steps_of(demonstrations: Demonstrations, operation: int) -> Iterator[Step]:
                 reward=float(rewards[row]),
             )
         batch.step(rows["taken"][row : row + 1].astype("int64"))
+
+
+def check_operation(demonstrations: Demonstrations, operation: int) -> None:
+    """Raises ValueError for an operation that there is not."""
+    count = demonstrations.counts["operations"]
+    if not 0 <= operation < count:
+        raise ValueError(f"operation={operation} is not allowed: give 0 to {count - 1}")
 
 
 def headline(demonstrations: Demonstrations, operation: int) -> str:

@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 
 from oracle.demos import Demonstrations, Recipe, record
-from oracle.demos import shards as shards_module
 from oracle.demos.writer import FileWriter
 
 ROOT = Path(__file__).parents[2]
 RECIPE = Recipe(operations=1000, epsilon=0.05, seed=5)
 PER_SHARD = 100
-KILLS = 40
+KILLS = 30
 
 
 class Warm:
@@ -216,7 +215,7 @@ def test_a_folder_on_a_read_only_disk_is_one_line(
         if self.name.endswith(".shards"):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
 
-    monkeypatch.setattr(shards_module.Path, "mkdir", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(OSError, match="Read-only"):
         record(RECIPE, tmp_path / "some.h5")
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,44 @@
+"""A decision tree of scikit-learn, cloned from demonstrations. Needs h5py, numpy, scikit-learn.
+
+    python datasets/examples/decision_tree.py datasets/sample.h5
+
+Nothing of this project is imported: this is how another learner reads a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import h5py
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier
+
+FRAMES = 3
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("file", nargs="?", default="datasets/sample.h5")
+parser.add_argument("--operations", type=int, default=None, help="only the first so many")
+options = parser.parse_args()
+
+with h5py.File(options.file) as file:
+    stop = file["operations/start"][options.operations] if options.operations else None
+    frame, symbol, operation, action = (
+        file[f"transitions/{name}"][:stop] for name in ("frame", "symbol", "operation", "action")
+    )
+    pixels = file["tables/frame"][:] * file["tables/frame"].attrs["scale"]
+    start, fresh = file["operations/start"][:], file["operations/fresh"][:]
+    validation = np.repeat(file["episodes/validation"][:], file["episodes/length"][:])[:stop]
+
+# Stack the last frames; where a stack starts, the first frame is repeated.
+rows = np.arange(len(frame))
+stacks = start[(fresh == 1) & (start < len(rows))]
+first = np.repeat(stacks, np.diff(np.append(stacks, len(rows))))
+history = np.maximum(rows[:, None] - np.arange(FRAMES)[::-1], first[:, None])
+windows = pixels[frame[history]].reshape(len(rows), -1)
+inputs = np.column_stack([windows, np.eye(symbol.max() + 1)[symbol], operation])
+
+train, held_out = validation == 0, validation == 1
+tree = DecisionTreeClassifier(random_state=0).fit(inputs[train], action[train])
+accuracy = tree.score(inputs[held_out], action[held_out])
+print(f"{train.sum():,} transitions to learn from, {tree.get_n_leaves():,} leaves")
+print(f"right in {accuracy:.2%} of {held_out.sum():,} transitions of other episodes")

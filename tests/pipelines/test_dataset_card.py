@@ -1,0 +1,109 @@
+"""The dataset card: its Python runs, its commands exist, its scripts learn, its tree is true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py as typed_h5py
+import pytest
+
+# Without types: the published stubs take everything for a group.
+h5py: Any = typed_h5py
+ROOT = Path(__file__).parents[2]
+CARD = (ROOT / "datasets" / "README.md").read_text()
+OURS = ("abacus", "oracle", "pipelines")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", CARD, flags=re.DOTALL)
+
+
+def run_alone(code: str) -> str:
+    """Runs code without this project on the path."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_plain_example_runs_without_our_code() -> None:
+    told = run_alone(
+        f"{blocks('python')[0]}\nimport sys; assert not set({OURS}) & set(sys.modules)"
+    )
+    assert told.startswith("57,957 transitions; the first operation has the operands 0 and ")
+
+
+def test_the_example_with_our_class_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(blocks("python")[1], "README.md", "exec"), {})
+    assert "100 operations" in capsys.readouterr().out
+
+
+def test_every_command_names_a_job_that_takes_its_flags() -> None:
+    commands = [
+        line.partition("#")[0].split()
+        for block in blocks("bash")
+        for line in block.splitlines()
+        if line
+    ]
+    assert len(commands) >= 8
+    helps = {}
+    for _, _, job, *words in commands:
+        if job not in helps:
+            done = subprocess.run(
+                [sys.executable, "-m", job, "--help"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            helps[job] = done.stdout
+        for flag in (word for word in words if word.startswith("--")):
+            assert flag in helps[job], f"{job} has no {flag}"
+
+
+def test_the_tree_of_the_card_is_that_of_the_sample() -> None:
+    named: dict[str, tuple[str, str]] = {}
+    for names, kinds, shape in re.findall(r"^\| (`\w+/.*?) \| (.*?) \| (\(.*?\)) \|", CARD, re.M):
+        group = re.match(r"`(\w+)/", names)
+        assert group is not None
+        members = re.findall(r"`(?:\w+/)?(\w+)`", names)
+        each = kinds.split(", ") if ", " in kinds else [kinds] * len(members)
+        for member, kind in zip(members, each, strict=True):
+            named[f"{group[1]}/{member}"] = (kind, shape)
+    with h5py.File(ROOT / "datasets" / "sample.h5") as file:
+        there = {
+            f"{group}/{name}": dataset for group in file for name, dataset in file[group].items()
+        }
+        letters = {"N": len(there["transitions/action"]), "E": 200, "M": 2000}
+        assert set(named) == set(there)
+        for name, (kind, shape) in named.items():
+            lengths = re.findall(r"\w+", shape)
+            assert there[name].shape == tuple(int(letters.get(part, part)) for part in lengths)
+            assert kind in (str(there[name].dtype), "as above")
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "at_least"),
+    [("decision_tree", ["--operations", "500"], 97.0), ("gru", ["--epochs", "2"], 40.0)],
+)
+def test_scripts_that_import_nothing_of_ours_learn(
+    script: str, arguments: list[str], at_least: float
+) -> None:
+    pytest.importorskip("sklearn")
+    path = ROOT / "datasets" / "examples" / f"{script}.py"
+    source = path.read_text()
+    assert not re.search(rf"^\s*(?:import|from) (?:{'|'.join(OURS)})\b", source, re.M)
+    code = (
+        f"import runpy, sys; sys.argv = {[str(path), *arguments]!r}; runpy.run_path({str(path)!r})"
+    )
+    share = re.search(r"right in ([\d.]+)%", run_alone(code))
+    assert share is not None
+    assert float(share[1]) > at_least

@@ -1,0 +1,230 @@
+"""The jobs around demonstrations, run as a user runs them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py as typed_h5py
+import numpy as np
+import pytest
+
+from oracle.demos import Demonstrations
+from oracle.demos.seal import write_seal
+from pipelines import generate_demos, inspect_demos
+from pipelines.command_line import run
+from pipelines.demonstrations.trace import animate, steps_of
+from tests.oracle.test_demos_format import changed
+
+# Without types: the published stubs take everything for a group.
+h5py: Any = typed_h5py
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "datasets" / "sample.h5"
+
+
+def generate(*arguments: object) -> int:
+    words = [str(argument) for argument in arguments]
+    return run(generate_demos.main, generate_demos.Options, "", generate_demos.EXAMPLE, words)
+
+
+def inspect(*arguments: object) -> int:
+    words = [str(argument) for argument in arguments]
+    return run(inspect_demos.main, inspect_demos.Options, "", inspect_demos.EXAMPLE, words)
+
+
+def test_the_job_without_arguments_records_the_default_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert generate() == 0
+    path = tmp_path / "datasets" / "abacus-both-c10-b5-d6-n50000-s0.h5"
+    demonstrations = Demonstrations.open(path)
+    assert demonstrations.counts["operations"] == 50_000
+    told = capsys.readouterr().out
+    lines = dict(line.split(maxsplit=1) for line in told.splitlines())
+    assert lines["transitions"] == f"{len(demonstrations):,}"
+    assert lines["operations"].startswith("50,000, in 5,000 episodes, 500 of them for validation")
+    assert re.search(r"LEFT \d+,\d+ \(\d+\.\d%\), .* SUBMIT \d+,\d+ \(\d+\.\d%\)", lines["actions"])
+    assert re.search(r"\d+\.\d% with a carry, .* longest chain \d+", lines["additions"])
+    assert re.search(r"\d+\.\d% with a borrow", lines["subtractions"])
+    assert re.search(r"of the 99,784 observations .* \(\d+\.\d+%\)", lines["covers"])
+    assert f"{path.stat().st_size:,} bytes" in lines["size"]
+    assert lines["path"] == "datasets/abacus-both-c10-b5-d6-n50000-s0.h5"
+    assert re.search(r"[\d.]+ s, [\d,]+ transitions a second", lines["time"])
+    assert generate() == 0
+    assert "there already" in capsys.readouterr().out
+
+
+ARGUMENTS = {
+    "n_transitions": 3000,
+    "operations_per_episode": 3,
+    "max_digits": 3,
+    "columns": 12,
+    "base": 7,
+    "operations": "subtract",
+    "start": "random",
+    "variant": "printed",
+    "reward": "step,submit",
+    "epsilon": 0.25,
+    "frames": 2,
+    "seed": 11,
+    "workers": 3,
+    "compression": 1,
+    "shard_operations": 20,
+}
+
+
+def test_every_argument_reaches_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "some.h5"
+    flags = [word for name, value in ARGUMENTS.items() for word in (flag_of(name), value)]
+    assert generate(*flags, "--output", path) == 0
+    demonstrations = Demonstrations.open(path, verify=True)
+    recipe, config = demonstrations.recipe, demonstrations.config
+    assert recipe.transitions == 3000
+    assert recipe.operations is None
+    assert (config.max_operations, config.max_digits, config.columns) == (3, 3, 12)
+    assert (config.base, config.operations, config.start) == (7, "subtract", "random")
+    assert (config.reward, config.frames) == (("step", "submit"), 2)
+    assert (recipe.variant, recipe.epsilon, recipe.seed) == ("printed", 0.25, 11)
+    assert inspect(path, "--verify") == 0
+    assert demonstrations.about is not None
+    command = demonstrations.about.attributes["command"]
+    assert command[:3] == ["python", "-m", "pipelines.generate_demos"]
+    # What the file says of itself is enough to record it again.
+    again = tmp_path / "again.h5"
+    assert generate(*command[3:], "--output", again) == 0
+    assert Demonstrations.open(again).content_digest() == demonstrations.content_digest()
+
+
+def flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n-operations", 5, "--n-transitions", 5], "give one of them"),
+        (["--n-operations", 0], "operations=0"),
+        (["--columns", 1], "columns=1"),
+        (["--max-digits", 10], "below columns=10"),
+        (["--base", 11], "base=11"),
+        (["--epsilon", 2], "epsilon=2"),
+        (["--start", "often"], "start='often'"),
+        (["--reward", "gold"], "reward='gold'"),
+        (["--compression", 12, "--n-operations", 10], "compression=12"),
+        (["--output", "missing\0name"], ""),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: Sequence[object],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert generate(*arguments) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_file_in_the_place_of_a_folder_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert generate("--output", tmp_path / "file" / "some.h5", "--n-operations", 10) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_inspector_shows_tree_attributes_statistics_and_a_demonstration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert inspect(SAMPLE, "--operation", 7) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"/transitions\n  action +uint8 +\(57,957\) +[\d,]+ bytes\n", told)
+    assert re.search(r"frame +uint8 +\(1,350, 2, 2, 6\) +[\d,]+ bytes, scale 0.25", told)
+    assert '@format       {"name": "virtual-abacus-demonstrations", "version": 1}' in told
+    assert "longest chain" in told
+    trace = told[told.index("operation 7 of episode 0") :].splitlines()
+    sample = Demonstrations.open(SAMPLE)
+    assert len([line for line in trace if re.match(r" +\d+  ", line)]) == int(
+        sample.operations["length"][7]
+    )
+    assert re.search(r"\[\d⚑\]", trace[2])
+
+
+def test_the_inspector_verifies_and_fails_on_a_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect(SAMPLE, "--verify") == 0
+    assert "all 200 episodes replay as they were recorded" in capsys.readouterr().out
+    # Sealed again with a digest of its own: nothing but the replay can tell.
+    other = changed(SAMPLE, tmp_path / "other.h5", "operations/before", (50, 9), 4)
+    forge_digest(other)
+    assert inspect(other) == 0
+    assert inspect(other, "--verify") == 1
+    told = capsys.readouterr().err
+    assert told.startswith("differs: episode 5, step ")
+    assert told.count("\n") == 1
+
+
+def forge_digest(path: Path) -> None:
+    digest = Demonstrations.open(path).content_digest()
+    with h5py.File(path, "r+") as file:
+        file.attrs["digest"] = np.bytes_(json.dumps({"sha256": digest}).encode())
+    write_seal(path)
+
+
+def test_the_inspector_refuses_what_is_no_file_of_demonstrations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged.h5"
+    data = bytearray(SAMPLE.read_bytes())
+    data[5000] ^= 1
+    damaged.write_bytes(data)
+    for path in (damaged, tmp_path / "missing.h5", tmp_path, ROOT / "README.md"):
+        assert inspect(path) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    for arguments in (["--operation", 2000], ["--operation", -1], ["--steps-per-second", 0]):
+        assert inspect(SAMPLE, *arguments) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_animation_moves_in_place_on_a_terminal_and_scrolls_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr("time.sleep", naps.append)
+    sample = Demonstrations.open(SAMPLE)
+    steps = len(list(steps_of(sample, 3)))
+    terminal, plain = Terminal(), io.StringIO()
+    animate(sample, 3, terminal, steps_per_second=5)
+    animate(sample, 3, plain, steps_per_second=5)
+    assert terminal.getvalue().count("\x1b[H") == steps
+    assert naps == [0.2] * steps
+    assert "\x1b" not in plain.getvalue()
+    assert plain.getvalue().count("operation 3 of episode 0") == steps
+
+
+def test_jobs_do_not_import_learners_that_they_do_not_need() -> None:
+    code = (
+        "import sys, pipelines.generate_demos, pipelines.inspect_demos, pipelines.export; "
+        "print(*{'torch', 'imitation', 'minari', 'pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
