@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from abacus import kernel
 from abacus.observation import frame_pixels, observation_lengths
-from abacus.reward import OUTCOMES, STEP_PENALTY, TERMS, term_weights
+from abacus.reward import pay_table
 from abacus.rules import START_RANDOM, AbacusConfig, Action, End
 from abacus.tasks import Operation, digits_of
 
@@ -19,6 +21,20 @@ _DRAW = {
     "add": kernel.DRAW_ADD,
     "subtract": kernel.DRAW_SUBTRACT,
 }
+
+#: Names of ends by their number: quicker than asking the enumeration.
+END_NAMES = tuple(end.name for end in End)
+
+#: Fields of the kernel's records that environments read together.
+_JUDGED = ["reward", "end", "terminated", "truncated", "illegal"]
+_COUNTED = [
+    "operations_done",
+    "operations_solved",
+    "illegal_actions",
+    "reloads",
+    "budget",
+    "steps",
+]
 
 #: What is told of an episode that ended, by the names of the kernel's record.
 _REPORTED = (
@@ -35,11 +51,12 @@ class AbacusBatch:
     """N abaci that step together.
 
     After `reset` and `step`, the results lie in arrays that are written in place, valid until the
-    next call: `observation` (a dict), `masks`, `outcomes`, `terms`, `reward`, `terminated`,
-    `truncated`, `illegal`, `ends`; what abaci show and where their fingers are in `digits`,
-    `scalars` and `history`. With `autoreset` an abacus that ends starts anew within the same
-    step; `ended` names those, and rows of `final_observation` and `final_scalars`, in the same
-    order, keep what they showed last.
+    next call: `observation` (a dict), `masks`, `outcomes`, `terms`, and `verdicts` with the fields
+    `reward`, `end`, `terminated`, `truncated` and `illegal`, which are also arrays of those names
+    (`ends` for `end`); what abaci show and where their fingers are in `digits`, `scalars` and
+    `history`; the part of the scalars that counts something in `counts`. With `autoreset` an
+    abacus that ends starts anew within the same step; `ended` names those, and rows of
+    `final_observation` and `final_scalars`, in the same order, keep what they showed last.
     """
 
     def __init__(self, config: AbacusConfig, num_envs: int, *, autoreset: bool = True) -> None:
@@ -50,13 +67,14 @@ class AbacusBatch:
         self.autoreset = autoreset
         self.world = self._new_world()
         self.rules = self._new_rules()
-        self.weights = term_weights(config.modules)
+        self.weights = pay_table(config.reward)
         self.pixels = frame_pixels(config.base)
         self.program = self._new_program()
         self.out = self._new_output()
         self._all = np.arange(num_envs, dtype=np.int32)
         self._ended = 0
         self._seeded = False
+        self._started = False
         self._name_results()
         self._name_program()
 
@@ -81,7 +99,6 @@ class AbacusBatch:
         rules["max_operations"] = config.max_operations or 0
         for name in ("signpost", "slide", "submit"):
             rules[f"end_on_wrong_{name}"] = may_end and f"wrong_{name}" in config.modules
-        rules["step_penalty"] = STEP_PENALTY if "step" in config.modules else 0.0
         return rules
 
     def _new_program(self) -> kernel.Program:
@@ -95,11 +112,15 @@ class AbacusBatch:
         return np.zeros((self.num_envs, sum(observation_lengths(self.config).values())), np.float32)
 
     def _parts(self, seen: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
-        """The entries of an observation, as views into its rows."""
+        """The entries of observations, as views into their rows; of one row or of many."""
+        return {key: seen[..., place] for key, place in self._places.items()}
+
+    @cached_property
+    def _places(self) -> dict[str, slice]:
         lengths = observation_lengths(self.config)
         ends = np.cumsum(list(lengths.values())).tolist()
         return {
-            key: _locked(seen[:, end - length : end])
+            key: slice(end - length, end)
             for (key, length), end in zip(lengths.items(), ends, strict=True)
         }
 
@@ -116,17 +137,19 @@ class AbacusBatch:
     def _name_results(self) -> None:
         """Read-only names for the arrays: the kernel alone writes them."""
         out, world = self.out, self.world
-        self.observation = self._parts(out.seen)
-        self.final_observation = self._parts(out.final_seen)
+        self.observation = self._parts(_locked(out.seen))
+        self.final_observation = self._parts(_locked(out.final_seen))
         self.final_scalars = _locked(out.final_scalars)
         self.digits, self.target = _locked(world.cells["digit"]), _locked(world.cells["target"])
         self.scalars, self.history = _locked(world.scalars), _locked(world.history)
+        self.counts: npt.NDArray[Any] = self.scalars[_COUNTED]
         results = _locked(out.results)
         self.masks, self.outcomes, self.terms = (
             results["mask"].view(np.bool_),
             results["outcomes"],
             results["terms"],
         )
+        self.verdicts: npt.NDArray[Any] = results[_JUDGED]
         self.reward, self.ends, self.illegal = results["reward"], results["end"], results["illegal"]
         self.terminated, self.truncated = results["terminated"], results["truncated"]
 
@@ -138,7 +161,8 @@ class AbacusBatch:
     @property
     def ended(self) -> npt.NDArray[np.int32]:
         """The abaci whose episode the last step ended."""
-        return self.out.ended[: self._ended]
+        ended: npt.NDArray[np.int32] = self.out.ended[: self._ended]
+        return ended
 
     def seed(self, seeds: int | Sequence[int]) -> None:
         """Starts the streams: abacus i with `seed + i`, or with the i-th of the seeds given."""
@@ -152,7 +176,7 @@ class AbacusBatch:
     def reset(
         self,
         seed: int | Sequence[int] | None = None,
-        which: npt.NDArray[np.int32] | None = None,
+        which: npt.NDArray[np.integer] | None = None,
     ) -> None:
         """Starts an episode in all abaci, or in those named; without a seed, streams go on."""
         if seed is not None:
@@ -160,32 +184,76 @@ class AbacusBatch:
         elif not self._seeded:
             self.seed(int(np.random.SeedSequence().entropy))  # type: ignore[arg-type]
         self._ended = 0
-        which = self._all if which is None else which
-        kernel.reset(self.rules, self.pixels, self.world, self.program, self.out, which)
+        self._started = True
+        which = self._all if which is None else self._checked(which)
+        self._reset(self.rules, self.pixels, self.world, self.program, self.out, which)
+
+    def _checked(self, which: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        if which.ndim != 1 or not np.isin(which, self._all).all():
+            raise ValueError(
+                f"which={which.tolist()} is not allowed: give numbers of abaci, 0 to "
+                f"{self.num_envs - 1}"
+            )
+        return np.ascontiguousarray(which, np.int32)
 
     def step(self, actions: npt.NDArray[np.integer]) -> None:
         """One action in every abacus."""
-        if actions.shape != (self.num_envs,):
-            raise ValueError(f"actions have shape {actions.shape}: give ({self.num_envs},)")
-        ended = kernel.step(
+        if not self._started:
+            raise RuntimeError("step() came before reset(): call reset() first")
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions have shape {actions.shape} and type {actions.dtype}: give "
+                f"({self.num_envs},) and integers"
+            )
+        ended = self._step(
             self.rules,
             self.weights,
             self.pixels,
             self.world,
             self.program,
             self.out,
-            actions,
+            np.ascontiguousarray(actions, np.int64),
             self.autoreset,
         )
         if ended < 0:
-            raise ValueError(f"actions are not all from 0 to {len(Action) - 1}")
+            raise ValueError(
+                f"actions run from {actions.min()} to {actions.max()}: give 0 to {len(Action) - 1}"
+            )
         self._ended = ended
+
+    # numba finds out the types of all arguments at every call, which takes longer than a step of a
+    # few abaci. They never change here, so what it finds is kept. Made on first use, since it is
+    # then that the kernel is compiled.
+    @cached_property
+    def _reset(self) -> Callable[..., None]:
+        return _overload(
+            kernel.reset, self.rules, self.pixels, self.world, self.program, self.out, self._all
+        )
+
+    @cached_property
+    def _step(self) -> Callable[..., int]:
+        return _overload(
+            kernel.step,
+            self.rules,
+            self.weights,
+            self.pixels,
+            self.world,
+            self.program,
+            self.out,
+            np.zeros(self.num_envs, np.int64),
+            self.autoreset,
+        )
+
+    def observation_copy(self, index: int | None = None) -> dict[str, npt.NDArray[np.float32]]:
+        """What all abaci, or the one named, show now; later steps do not change it."""
+        seen = self.out.seen
+        return self._parts(seen.copy() if index is None else seen[index].copy())
 
     def ended_reports(self) -> list[dict[str, Any]]:
         """For each abacus that the last step ended: why, and what it had done, in plain values."""
         finals = self.final_scalars[: self._ended]
         columns = (finals[name].tolist() for name in _REPORTED)
-        ends = (End(end).name for end in self.ends[self.ended].tolist())
+        ends = (END_NAMES[end] for end in self.ends[self.ended].tolist())
         return [
             {"end": end, **dict(zip(_REPORTED, values, strict=True))}
             for end, values in zip(ends, zip(*columns, strict=True), strict=True)
@@ -193,8 +261,7 @@ class AbacusBatch:
 
     def ended_observations(self) -> list[dict[str, npt.NDArray[np.float32]]]:
         """For each abacus that the last step ended: what it showed last."""
-        parts = {key: rows[: self._ended].copy() for key, rows in self.final_observation.items()}
-        return [{key: rows[k] for key, rows in parts.items()} for k in range(self._ended)]
+        return [self._parts(row) for row in self.out.final_seen[: self._ended].copy()]
 
     def load(
         self,
@@ -220,28 +287,79 @@ class AbacusBatch:
             )
         if len(operations) != len(lengths) or len(counts) != self.num_envs:
             raise ValueError(
-                f"{len(operations)} operations with {len(lengths)} lengths and {len(counts)} counts:"
-                f" give as many operations as lengths, and {self.num_envs} counts"
+                f"{len(operations)} operations with {len(lengths)} lengths and {len(counts)} "
+                f"counts: give as many operations as lengths, and {self.num_envs} counts"
             )
         if counts.sum() != len(lengths) or (counts < 1).any():
-            raise ValueError(f"counts sum to {counts.sum()}: give at least 1 each, {len(lengths)} in all")
-        if lengths.min() < 1 or lengths.max() > longest:
-            raise ValueError(f"lengths run from {lengths.min()} to {lengths.max()}: give 1 to {longest}")
-        base = self.config.base
-        if starts.max() >= base or digits.max() >= base:
-            raise ValueError(f"starts and digits hold a digit above {base - 1}: give digits of base {base}")
-        if not np.isin(operations, (kernel.ADD, kernel.SUBTRACT)).all():
-            raise ValueError("operations are not all 0 (add) or 1 (subtract)")
+            raise ValueError(
+                f"counts sum to {counts.sum()}: give at least 1 each, {len(lengths)} in all"
+            )
+        self._check_operands(starts, digits, lengths, operations)
         self.rules["start_random"] = False
         self.program = kernel.Program(
-            np.ascontiguousarray(starts, np.uint8),
-            np.ascontiguousarray(digits, np.uint8),
+            np.array(starts, np.uint8, order="C"),
+            np.array(digits, np.uint8, order="C"),
             np.stack([lengths, operations], axis=1).astype(np.int32),
         )
         scalars = self.world.scalars
         scalars["start_row"] = self._all
         scalars["program_first"] = np.cumsum(counts) - counts
         scalars["program_count"] = counts
+
+    def _check_operands(
+        self,
+        starts: npt.NDArray[np.uint8],
+        digits: npt.NDArray[np.uint8],
+        lengths: npt.NDArray[np.int32],
+        operations: npt.NDArray[np.int32],
+    ) -> None:
+        longest, base = self.config.longest_operand, self.config.base
+        if lengths.min() < 1 or lengths.max() > longest:
+            raise ValueError(
+                f"lengths run from {lengths.min()} to {lengths.max()}: give 1 to {longest}"
+            )
+        for name, values in (("starts", starts), ("digits", digits)):
+            if values.min() < 0 or values.max() >= base:
+                raise ValueError(
+                    f"{name} run from {values.min()} to {values.max()}: give 0 to {base - 1}, the "
+                    f"digits of base {base}"
+                )
+        padded = (lengths > 1) & (digits[np.arange(len(lengths)), lengths - 1] == 0)
+        if padded.any():
+            row = int(padded.argmax())
+            raise ValueError(
+                f"digits[{row}] has a leading 0 at length {lengths[row]}: give operands without, "
+                "or the length 1 for a lone 0"
+            )
+        if not np.isin(operations, (kernel.ADD, kernel.SUBTRACT)).all():
+            raise ValueError(
+                f"operations run from {operations.min()} to {operations.max()}: give 0 (add) or 1 "
+                "(subtract)"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: the arrays once, without the views that name their parts."""
+        return {
+            "arguments": (self.config, self.num_envs, self.autoreset),
+            "arrays": (self.rules, self.world, self.program, self.out),
+            "progress": (self._ended, self._seeded, self._started),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        config, num_envs, autoreset = state["arguments"]
+        self.__init__(config, num_envs, autoreset=autoreset)  # type: ignore[misc]
+        self.rules, self.world, self.program, self.out = state["arrays"]
+        self._ended, self._seeded, self._started = state["progress"]
+        self._name_results()
+
+
+def _overload(function: Any, *arguments: Any) -> Callable[..., Any]:
+    """The compiled function for arguments of these types."""
+    typeof: Callable[[Any], Any] = numba.typeof
+    signature = tuple(map(typeof, arguments))
+    function.compile(signature)
+    overload: Callable[..., Any] = function.get_overload(signature)
+    return overload
 
 
 def stream_start(seed: int) -> int:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from operator import index
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from abacus.batch import AbacusBatch
+from abacus.batch import END_NAMES, AbacusBatch
 from abacus.observation import observation_space
 from abacus.render import render_ansi, render_rgb, view_of
 from abacus.reward import OUTCOMES, TERMS
 from abacus.rules import AbacusConfig, Action, End, OnError, Operations
 
 
-class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
+class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], np.int64]):
     """
     ## Description
     A grid of columns with beads, a finger that slides them, a signpost that marks a column, and a
@@ -70,8 +71,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     column 0 there is padding: all zeros on both planes. `window.reshape(config.window_shape)`
     gives (frame, plane, column, row). Every step, whatever its action, adds the frame that is
     seen after it and drops the oldest; at the start all frames show the first one. A submit
-    changes the symbol at once, unless it ends the episode. While an operation symbol is shown, `operation` is that of the
-    operation which it announces.
+    changes the symbol at once, unless it ends the episode. While an operation symbol is shown,
+    `operation` is that of the operation which it announces.
 
     ## Rewards
     Let j be the index of the digit shown. The *partial result* is the first operand plus or minus
@@ -110,8 +111,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     abacus is *reloaded*: at the start of an episode at once, later when the reset is submitted.
     A reload sets every column to a random digit (the last one not to 0), finger and signpost to
     where they start, all frames to the new first one and the previous action to none; it is
-    neither an action nor an operation, and it is counted. Which operation comes, and whether it fits, is decided when its
-    symbol arrives, whatever is slid while that symbol is shown.
+    neither an action nor an operation, and it is counted. Which operation comes, and whether it
+    fits, is decided when its symbol arrives, whatever is slid while that symbol is shown.
 
     ## Episode end
     Terminated: with `on_error="terminate"`, at the first wrong signpost move, slide or submit whose
@@ -159,7 +160,11 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
     - v0: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
+    # A plain dict, as in the base class: wrappers make it an attribute of their own.
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": ["ansi", "rgb_array"],
+        "render_fps": 8,
+    }
 
     def __init__(
         self,
@@ -200,33 +205,32 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
         """Starts an episode; without a seed, in the stream of the one before."""
         super().reset(seed=seed)
         self.batch.reset(seed)
-        return self._observation(), {"action_mask": self.action_masks(), **self._counts()}
+        info = {"action_mask": self.action_masks(), **self._counts(End.NONE)}
+        return self.batch.observation_copy(0), info
 
     def step(
-        self, action: int
+        self, action: int | np.integer
     ) -> tuple[dict[str, npt.NDArray[np.float32]], float, bool, bool, dict[str, Any]]:
         """One action; see the class."""
-        self._actions[0] = action
-        self.batch.step(self._actions)
+        # A float that is not whole must not quietly become an action.
+        self._actions[0] = index(action)
         batch = self.batch
+        batch.step(self._actions)
+        verdict: tuple[float, int, bool, bool, bool] = batch.verdicts.item()
+        reward, end, terminated, truncated, illegal = verdict
         info = {
             "action_mask": self.action_masks(),
             "reward_terms": dict(zip(TERMS, batch.terms[0].tolist(), strict=True)),
             "outcomes": dict(zip(OUTCOMES, batch.outcomes[0].tolist(), strict=True)),
-            "illegal": bool(batch.illegal[0]),
-            **self._counts(),
+            "illegal": illegal,
+            **self._counts(end),
         }
-        return (
-            self._observation(),
-            float(batch.reward[0]),
-            bool(batch.terminated[0]),
-            bool(batch.truncated[0]),
-            info,
-        )
+        return batch.observation_copy(0), reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """The legal actions: those that change something."""
-        return self.batch.masks[0].copy()
+        masks: npt.NDArray[np.bool_] = self.batch.masks[0].copy()
+        return masks
 
     def render(self) -> Any:
         """The abacus as text or as a picture, by `render_mode`."""
@@ -236,18 +240,15 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], int]):
         view = view_of(self.batch, 0)
         return render_ansi(view) if self.render_mode == "ansi" else render_rgb(view)
 
-    def _observation(self) -> dict[str, npt.NDArray[np.float32]]:
-        return {key: rows[0].copy() for key, rows in self.batch.observation.items()}
-
-    def _counts(self) -> dict[str, Any]:
-        s = self.batch.scalars[0]
+    def _counts(self, end: int) -> dict[str, Any]:
+        done, solved, illegal_actions, reloads, budget, steps = self.batch.counts.item()
         return {
-            "end": End(int(self.batch.ends[0])).name,
-            "operations_done": int(s["operations_done"]),
-            "operations_solved": int(s["operations_solved"]),
-            "illegal_actions": int(s["illegal_actions"]),
-            "reloads": int(s["reloads"]),
-            "budget_left": int(s["budget"] - s["steps"]),
+            "end": END_NAMES[end],
+            "operations_done": done,
+            "operations_solved": solved,
+            "illegal_actions": illegal_actions,
+            "reloads": reloads,
+            "budget_left": budget - steps,
         }
 
 

@@ -2,10 +2,8 @@
 
 `step` advances N abaci and writes observation, masks, outcomes and reward terms; `reset` starts
 episodes. All state lies in the arrays of `World`; `Program` holds given operations, `Output` what a
-step writes. Every function works on one abacus, index i; the loop is in the entry points.
-
-Functions take records (`rules`, `s`) and few arrays, never the tuples of arrays: numba counts a
-reference for every array that passes a call, and that was nine tenths of the time of a step.
+step writes. Every function works on one abacus, index i; the loop is in the entry points, and
+everything else is merged into them.
 
 Two numbers make judging a slide or a submit cheap at any width: `wrong_count`, the columns that
 differ from the partial result, and `first_wrong`, the lowest of them.
@@ -16,8 +14,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from abacus.compiling import compiled as compiled
+from abacus.compiling import compiled_with
 from abacus.observation import SIGNPOST_LEFT, SIGNPOST_PLACES, SIGNPOST_RIGHT, SIGNPOST_UNSEEN
 from abacus.reward import OUTCOMES, TERMS
 from abacus.rules import ENCODING_PERIOD, Action, End
@@ -42,8 +41,17 @@ ANY_ROW = -1
 #: `previous_action` at the start.
 NO_ACTION = -1
 
-#: Divisions never meet a zero here: without numba's check for it there are fewer branches.
-compiled = njit(cache=True, error_model="numpy")
+#: Which outcome judges an action.
+OUTCOME_OF_ACTION = np.array(
+    [FINGER_OUTCOME] * 4 + [SIGNPOST_OUTCOME] * 2 + [SLIDE_OUTCOME, SUBMIT_OUTCOME], np.uint8
+)
+
+#: What Python calls. Nothing here makes an array, so none needs its references counted: that was a
+#: fifth of the time of a step.
+_entry = compiled_with(_nrt=False)
+#: What compiled code alone calls. An array is nine arguments of a call: merged into its caller, a
+#: step takes half the time. Without a door from Python there is a fifth less to compile.
+_part = compiled_with(_nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 #: What holds for all abaci and does not change, as a record of plain numbers.
 RULES = np.dtype(
@@ -58,7 +66,6 @@ RULES = np.dtype(
         ("end_on_wrong_signpost", np.bool_),
         ("end_on_wrong_slide", np.bool_),
         ("end_on_wrong_submit", np.bool_),
-        ("step_penalty", np.float32),
     ],
     align=True,
 )
@@ -142,7 +149,7 @@ class Output(NamedTuple):
     final_scalars: Any  # (N,) SCALARS: as they ended
 
 
-@compiled
+@_part
 def random_below(s, n):
     """A number below n from the abacus's own stream."""
     s.rng += np.uint64(0x9E3779B97F4A7C15)
@@ -153,7 +160,7 @@ def random_below(s, n):
     return np.int64(((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@compiled
+@_part
 def _draw_operand(rules, s, cells, i):
     s.operand_length = 1 + random_below(s, rules.max_digits)
     for position in range(s.operand_length - 1):
@@ -161,7 +168,7 @@ def _draw_operand(rules, s, cells, i):
     cells[i, s.operand_length - 1].operand = 1 + random_below(s, rules.base - 1)
 
 
-@compiled
+@_part
 def _fits(rules, s, cells, i):
     """Whether the operation leaves the value on the abacus: neither below zero nor too large."""
     carry = 0
@@ -178,7 +185,7 @@ def _fits(rules, s, cells, i):
     return carry == 0
 
 
-@compiled
+@_part
 def _note_column(rules, s, cells, i, column, was_wrong):
     """Keeps `wrong_count` and `first_wrong` after a column's digit or target changed."""
     is_wrong = cells[i, column].digit != cells[i, column].target
@@ -197,13 +204,13 @@ def _note_column(rules, s, cells, i, column, was_wrong):
         s.first_wrong = column
 
 
-@compiled
+@_part
 def show_digit(rules, s, cells, i, index):
     """Digit `index` of the operand arrives: it becomes the symbol and joins the partial result."""
     s.digit_index = index
     s.symbol = cells[i, index].operand
     amount = s.symbol
-    column = index
+    column = np.intp(index)
     while amount > 0 and column < rules.columns:
         was_wrong = cells[i, column].digit != cells[i, column].target
         digit = np.int32(cells[i, column].target)
@@ -220,7 +227,7 @@ def show_digit(rules, s, cells, i, index):
         column += 1
 
 
-@compiled
+@_part
 def _take_truth_from_abacus(rules, s, cells, i):
     for column in range(rules.columns):
         cells[i, column].target = cells[i, column].digit
@@ -228,7 +235,7 @@ def _take_truth_from_abacus(rules, s, cells, i):
     s.first_wrong = rules.columns
 
 
-@compiled
+@_part
 def _next_of_program(rules, s, cells, i, program):
     if s.program_next == s.program_count:
         s.operation = ADD
@@ -244,7 +251,7 @@ def _next_of_program(rules, s, cells, i, program):
         s.end_after_reset = END_CAPACITY
 
 
-@compiled
+@_part
 def _next_at_random(rules, s, cells, i, first):
     _draw_operand(rules, s, cells, i)
     if rules.draw == DRAW_BOTH:
@@ -264,7 +271,7 @@ def _next_at_random(rules, s, cells, i, first):
         s.end_after_reset = END_CAPACITY
 
 
-@compiled
+@_part
 def _next_operation(rules, s, cells, i, program, first):
     """Chooses the operation whose symbol comes next; its first operand is what is shown now."""
     s.end_after_reset = END_NONE
@@ -276,7 +283,7 @@ def _next_operation(rules, s, cells, i, program, first):
     _take_truth_from_abacus(rules, s, cells, i)
 
 
-@compiled
+@_part
 def _reload(rules, s, cells, i):
     """A full abacus for a subtraction that what is shown cannot serve."""
     for column in range(rules.columns - 1):
@@ -286,14 +293,14 @@ def _reload(rules, s, cells, i):
     _take_truth_from_abacus(rules, s, cells, i)
 
 
-@compiled
+@_part
 def _go_to_start(s):
     s.finger_column = 0
     s.finger_row = 0
     s.signpost = 0
 
 
-@compiled
+@_part
 def _start_episode(rules, s, cells, i, program):
     for column in range(rules.columns):
         cells[i, column].digit = program.start_digits[s.start_row, column]
@@ -319,7 +326,7 @@ def _start_episode(rules, s, cells, i, program):
     show_digit(rules, s, cells, i, 0)
 
 
-@compiled
+@_part
 def _frame(rules, s, cells, i):
     """The code of what the window shows; see abacus.observation.encode_frame."""
     column = s.finger_column
@@ -335,7 +342,7 @@ def _frame(rules, s, cells, i):
     return (code * ENCODING_PERIOD + column % ENCODING_PERIOD) * SIGNPOST_PLACES + signpost
 
 
-@compiled
+@_part
 def finger_goal(s, cells, i):
     """Where the finger belongs: (column, row), row ANY_ROW where it does not matter.
 
@@ -353,33 +360,34 @@ def finger_goal(s, cells, i):
     return j + 1, ANY_ROW
 
 
-@compiled
+@_part
 def _distance(s, column, row):
     rows = 0 if row == ANY_ROW else abs(s.finger_row - row)
     return abs(s.finger_column - column) + rows
 
 
-@compiled
+@_part
+def legal_actions(rules, s, digit):
+    """The actions that change something, bit a for action a; `digit` is the finger's column's."""
+    return (
+        (s.finger_column > 0) << LEFT
+        | (s.finger_column < rules.columns - 1) << RIGHT
+        | (s.finger_row > 0) << UP
+        | (s.finger_row < rules.base - 1) << DOWN
+        | (s.signpost > 0) << TO_LEFT
+        | (s.signpost < rules.columns - 1) << TO_RIGHT
+        | (digit != s.finger_row) << SLIDE
+        | 1 << SUBMIT
+    )
+
+
+@_part
 def is_legal(rules, s, digit, action):
     """Whether the action changes something; `digit` is that of the finger's column."""
-    if action == LEFT:
-        return s.finger_column > 0
-    if action == RIGHT:
-        return s.finger_column < rules.columns - 1
-    if action == UP:
-        return s.finger_row > 0
-    if action == DOWN:
-        return s.finger_row < rules.base - 1
-    if action == TO_LEFT:
-        return s.signpost > 0
-    if action == TO_RIGHT:
-        return s.signpost < rules.columns - 1
-    if action == SLIDE:
-        return digit != s.finger_row
-    return True
+    return (legal_actions(rules, s, digit) >> action) & 1 == 1
 
 
-@compiled
+@_part
 def _move_finger(s, cells, i, action):
     column, row = finger_goal(s, cells, i)
     before = _distance(s, column, row)
@@ -397,7 +405,7 @@ def _move_finger(s, cells, i, action):
     return 1 if after < before else -1
 
 
-@compiled
+@_part
 def _move_signpost(s, action):
     home = max(s.digit_index, 0)
     before = abs(s.signpost - home)
@@ -405,9 +413,9 @@ def _move_signpost(s, action):
     return 1 if abs(s.signpost - home) < before else -1
 
 
-@compiled
+@_part
 def _slide(rules, s, cells, i):
-    column = s.finger_column
+    column = np.intp(s.finger_column)
     was_wrong = cells[i, column].digit != cells[i, column].target
     cells[i, column].digit = s.finger_row
     _note_column(rules, s, cells, i, column, was_wrong)
@@ -417,7 +425,7 @@ def _slide(rules, s, cells, i):
     return 1
 
 
-@compiled
+@_part
 def _judge_submit(rules, s):
     """Whether what is submitted is right; a right reset grants steps."""
     if s.digit_index == ON_OPERATION_SYMBOL:
@@ -428,7 +436,7 @@ def _judge_submit(rules, s):
     return 1 if s.wrong_count == 0 and s.signpost == s.digit_index else -1
 
 
-@compiled
+@_part
 def _close_operation(rules, s, cells, i):
     """The reset was submitted: brings the next operation's first digit, or the end."""
     if s.solving and s.wrong_count == 0:
@@ -446,7 +454,7 @@ def _close_operation(rules, s, cells, i):
     return END_NONE
 
 
-@compiled
+@_part
 def _next_symbol(rules, s, cells, i, program):
     """A submit brings the next symbol; returns the end that this may be."""
     if s.digit_index == ON_OPERATION_SYMBOL:
@@ -462,53 +470,45 @@ def _next_symbol(rules, s, cells, i, program):
     return END_NONE
 
 
-@compiled
-def _act(rules, s, cells, i, program, action, result):
-    """Carries out a legal action, judges it, and returns the end that it brings."""
-    if action <= DOWN:
-        result.outcomes[FINGER_OUTCOME] = _move_finger(s, cells, i, action)
-        return END_NONE
-    if action <= TO_RIGHT:
-        outcome = _move_signpost(s, action)
-        result.outcomes[SIGNPOST_OUTCOME] = outcome
-        return END_WRONG_SIGNPOST if outcome < 0 and rules.end_on_wrong_signpost else END_NONE
-    if action == SLIDE:
-        outcome = _slide(rules, s, cells, i)
-        result.outcomes[SLIDE_OUTCOME] = outcome
-        return END_WRONG_SLIDE if outcome < 0 and rules.end_on_wrong_slide else END_NONE
+@_part
+def _submit(rules, s, cells, i, program):
     outcome = _judge_submit(rules, s)
     if s.digit_index == ON_OPERATION_SYMBOL:
         s.operations_done += 1
-    result.outcomes[SUBMIT_OUTCOME] = outcome
     if outcome < 0:
         s.solving = False
         if rules.end_on_wrong_submit:
-            return END_WRONG_SUBMIT
-    return _next_symbol(rules, s, cells, i, program)
+            return outcome, END_WRONG_SUBMIT
+    return outcome, _next_symbol(rules, s, cells, i, program)
 
 
-@compiled
-def _pay(rules, weights, result):
-    """Writes the reward and its terms, by the outcomes; see abacus.reward.terms_of."""
-    total = rules.step_penalty
-    wrong = np.float32(0.0)
-    result.terms[0] = rules.step_penalty
-    for k in range(4):
-        paid = np.float32(0.0)
-        if result.outcomes[k] > 0:
-            paid = weights[0, k]
-        elif result.outcomes[k] < 0:
-            if k == FINGER_OUTCOME:
-                paid = weights[1, k]
-            else:
-                wrong += weights[1, k]
-        result.terms[1 + k] = paid
-        total += paid
-    result.terms[5] = wrong
-    result.reward = total + wrong
+@_part
+def _act(rules, s, cells, i, program, action):
+    """Carries out a legal action; returns its outcome, and the end that it brings."""
+    if action <= DOWN:
+        return _move_finger(s, cells, i, action), END_NONE
+    if action <= TO_RIGHT:
+        outcome = _move_signpost(s, action)
+        ends = outcome < 0 and rules.end_on_wrong_signpost
+        return outcome, END_WRONG_SIGNPOST if ends else END_NONE
+    if action == SLIDE:
+        outcome = _slide(rules, s, cells, i)
+        ends = outcome < 0 and rules.end_on_wrong_slide
+        return outcome, END_WRONG_SLIDE if ends else END_NONE
+    return _submit(rules, s, cells, i, program)
 
 
-@compiled
+@_part
+def _pay(weights, action, result):
+    """Writes the reward and its terms."""
+    judged = OUTCOME_OF_ACTION[action]
+    outcome = 1 + result.outcomes[judged]
+    for k in range(len(result.terms)):
+        result.terms[k] = weights[judged, outcome, k]
+    result.reward = weights[judged, outcome, len(result.terms)]
+
+
+@_part
 def fill_history(rules, s, cells, i, history):
     """All frames show what is seen now."""
     frame = _frame(rules, s, cells, i)
@@ -516,7 +516,7 @@ def fill_history(rules, s, cells, i, history):
         history[i, k] = frame
 
 
-@compiled
+@_part
 def _push_frame(rules, s, cells, i, history):
     newest = history.shape[1] - 1
     for k in range(newest):
@@ -524,40 +524,32 @@ def _push_frame(rules, s, cells, i, history):
     history[i, newest] = _frame(rules, s, cells, i)
 
 
-@compiled
-def _write_seen(rules, s, i, history, pixels, seen):
+@_part
+def _write_seen(rules, s, history, i, pixels, seen, row):
     """Writes the observation: the frames' pixels, then symbol, operation and previous action."""
     place = 0
     for frame in range(history.shape[1]):
         code = history[i, frame]
         for k in range(pixels.shape[1]):
-            seen[i, place + k] = pixels[code, k]
+            seen[row, place + k] = pixels[code, k]
         place += pixels.shape[1]
     for k in range(place, seen.shape[1]):
-        seen[i, k] = 0.0
-    seen[i, place + s.symbol] = 1.0
+        seen[row, k] = 0.0
+    seen[row, place + s.symbol] = 1.0
     place += rules.base + 2
-    seen[i, place] = s.operation
+    seen[row, place] = s.operation
     if s.previous_action != NO_ACTION:
-        seen[i, place + 1 + s.previous_action] = 1.0
+        seen[row, place + 1 + s.previous_action] = 1.0
 
 
-@compiled
+@_part
 def _write_mask(rules, s, cells, i, result):
-    digit = cells[i, s.finger_column].digit
+    legal = legal_actions(rules, s, cells[i, s.finger_column].digit)
     for action in range(ACTIONS):
-        result.mask[action] = is_legal(rules, s, digit, action)
+        result.mask[action] = (legal >> action) & 1
 
 
-@compiled
-def _keep_final(i, scalars, seen, row, final_scalars, final_seen):
-    """Keeps what an abacus that ended showed last, before it starts anew."""
-    final_scalars[row] = scalars[i]
-    for k in range(seen.shape[1]):
-        final_seen[row, k] = seen[i, k]
-
-
-@compiled
+@_part
 def _clear(result):
     """Nothing has been done yet."""
     for k in range(len(result.terms)):
@@ -571,16 +563,14 @@ def _clear(result):
     result.illegal = False
 
 
-@compiled
+@_part
 def advance(rules, s, cells, history, program, i, action, result):
     """Moves abacus i and its frames, and says how it ended."""
-    for k in range(4):
-        result.outcomes[k] = 0
     reloads = s.reloads
-    end = END_NONE
+    outcome, end = 0, END_NONE
     legal = is_legal(rules, s, cells[i, s.finger_column].digit, action)
     if legal:
-        end = _act(rules, s, cells, i, program, action, result)
+        outcome, end = _act(rules, s, cells, i, program, action)
     else:
         s.illegal_actions += 1
     s.previous_action = action
@@ -592,13 +582,16 @@ def advance(rules, s, cells, history, program, i, action, result):
         fill_history(rules, s, cells, i, history)
     else:
         _push_frame(rules, s, cells, i, history)
+    for k in range(len(result.outcomes)):
+        result.outcomes[k] = 0
+    result.outcomes[OUTCOME_OF_ACTION[action]] = outcome
     result.illegal = not legal
     result.end = end
-    result.truncated = end == END_BUDGET or end == END_LIMIT
+    result.truncated = end in (END_BUDGET, END_LIMIT)
     result.terminated = end != END_NONE and not result.truncated
 
 
-@compiled
+@_entry
 def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
     """Advances all abaci; returns how many ended, or -1 if an action is out of range."""
     for action in actions:
@@ -606,43 +599,46 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
             return -1
     rules = all_rules[0]
     scalars, cells, history = world
-    seen, results, all_ended, final_seen, final_scalars = out
     ended = 0
     for i in range(len(actions)):
-        s, result = scalars[i], results[i]
+        s, result = scalars[i], out.results[i]
         advance(rules, s, cells, history, program, i, actions[i], result)
-        _pay(rules, weights, result)
+        _pay(weights, actions[i], result)
         s.episode_return += result.reward
-        _write_seen(rules, s, i, history, pixels, seen)
         if result.end != END_NONE:
-            all_ended[ended] = i
-            _keep_final(i, scalars, seen, ended, final_scalars, final_seen)
+            out.ended[ended] = i
+            out.final_scalars[ended] = s
+            _write_seen(rules, s, history, i, pixels, out.final_seen, ended)
             ended += 1
             if autoreset:
                 _start_episode(rules, s, cells, i, program)
                 fill_history(rules, s, cells, i, history)
-                _write_seen(rules, s, i, history, pixels, seen)
+        _write_seen(rules, s, history, i, pixels, out.seen, i)
         _write_mask(rules, s, cells, i, result)
     return ended
 
 
-@compiled
+@_entry
 def reset(all_rules, pixels, world, program, out, which):
     """Starts an episode in each of the abaci named."""
     rules = all_rules[0]
-    for i in which:
-        s = world.scalars[i]
-        _start_episode(rules, s, world.cells, i, program)
-        fill_history(rules, s, world.cells, i, world.history)
-        _clear(out.results[i])
-    show(all_rules, pixels, world, out, which)
+    scalars, cells, history = world
+    for k in range(len(which)):
+        i = np.intp(which[k])
+        s, result = scalars[i], out.results[i]
+        _start_episode(rules, s, cells, i, program)
+        fill_history(rules, s, cells, i, history)
+        _clear(result)
+        _write_seen(rules, s, history, i, pixels, out.seen, i)
+        _write_mask(rules, s, cells, i, result)
 
 
-@compiled
+@_entry
 def show(all_rules, pixels, world, out, which):
     """Writes observation and mask of the abaci named, as they stand."""
     rules = all_rules[0]
-    for i in which:
-        s = world.scalars[i]
-        _write_seen(rules, s, i, world.history, pixels, out.seen)
-        _write_mask(rules, s, world.cells, i, out.results[i])
+    scalars, cells, history = world
+    for k in range(len(which)):
+        i = np.intp(which[k])
+        _write_seen(rules, scalars[i], history, i, pixels, out.seen, i)
+        _write_mask(rules, scalars[i], cells, i, out.results[i])

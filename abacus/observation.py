@@ -8,7 +8,7 @@ kernel copies from this table, and whoever enumerates observations decodes with 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ def decode_frame(base: int, code: int) -> tuple[int, int, int, int, int]:
     return left, right, row, phase, signpost
 
 
-@lru_cache(maxsize=None)
+@cache
 def frame_pixels(base: int) -> npt.NDArray[np.float32]:
     """The pixels (codes, 2 * 2 * (base + 1)) of every frame; read-only."""
     pixels = np.zeros((frame_codes(base), WINDOW_PLANES, WINDOW_COLUMNS, base + 1), np.float32)

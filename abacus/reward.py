@@ -62,32 +62,31 @@ def modules_of(reward: str | Iterable[str]) -> frozenset[str]:
     return chosen
 
 
-def term_weights(modules: frozenset[str]) -> npt.NDArray[np.float32]:
-    """The table (2, 4) the kernel multiplies outcomes with: row 0 pays right, row 1 wrong ones.
-
-    Columns are OUTCOMES. The finger pays both ways in its own term; the others pay a right
-    outcome in their own term and a wrong one in the term `wrong`.
-    """
-    weights = np.zeros((2, len(OUTCOMES)), dtype=np.float32)
-    for column, name in enumerate(OUTCOMES):
-        if name == "finger":
-            weights[:, column] = (FINGER_REWARD, -FINGER_REWARD) if name in modules else 0.0
-        else:
-            weights[0, column] = RIGHT_REWARD if name in modules else 0.0
-            weights[1, column] = WRONG_PENALTY if f"wrong_{name}" in modules else 0.0
-    return weights
-
-
 def terms_of(
     outcomes: npt.NDArray[np.int8], reward: str | Iterable[str]
 ) -> npt.NDArray[np.float32]:
     """The reward terms (…, 6) of recorded outcomes (…, 4) at any level; their sum is the reward."""
     modules = modules_of(reward)
-    weights = term_weights(modules)
     right, wrong = outcomes == 1, outcomes == -1
     terms = np.zeros((*outcomes.shape[:-1], len(TERMS)), dtype=np.float32)
-    terms[..., 0] = STEP_PENALTY if "step" in modules else 0.0
-    terms[..., 1:5] = right * weights[0]
-    terms[..., 1] += wrong[..., 0] * weights[1, 0]
-    terms[..., 5] = (wrong[..., 1:] * weights[1, 1:]).sum(axis=-1)
+    if "step" in modules:
+        terms[..., 0] = STEP_PENALTY
+    if "finger" in modules:
+        terms[..., 1] = FINGER_REWARD * right[..., 0] - FINGER_REWARD * wrong[..., 0]
+    for place, name in enumerate(OUTCOMES[1:], start=1):
+        if name in modules:
+            terms[..., 1 + place] = RIGHT_REWARD * right[..., place]
+        if f"wrong_{name}" in modules:
+            terms[..., 5] += WRONG_PENALTY * wrong[..., place]
     return terms
+
+
+def pay_table(reward: str | Iterable[str]) -> npt.NDArray[np.float32]:
+    """What a step pays, (4, 3, 7): by the outcome it is judged on and its value -1, 0 or 1.
+
+    Six terms, then their sum. A step has one outcome at most that is not 0.
+    """
+    values = np.array([-1, 0, 1], np.int8)
+    outcomes = np.eye(len(OUTCOMES), dtype=np.int8)[:, np.newaxis] * values[:, np.newaxis]
+    terms = terms_of(outcomes, reward)
+    return np.concatenate([terms, terms.sum(axis=-1, keepdims=True)], axis=-1)

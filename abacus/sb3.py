@@ -50,9 +50,7 @@ class AbacusVecEnv(VecEnv):
         self.metadata = AbacusEnv.metadata
         self._actions = np.zeros(num_envs, np.int64)
         self._started = time.time()
-        super().__init__(
-            num_envs, observation_space(self.config), gym.spaces.Discrete(len(Action))
-        )
+        super().__init__(num_envs, observation_space(self.config), gym.spaces.Discrete(len(Action)))
 
     def reset(self) -> Observation:
         """Starts an episode in every abacus, with the seeds that `seed` left for it."""
@@ -62,7 +60,12 @@ class AbacusVecEnv(VecEnv):
         self._reset_options()
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self._started = time.time()
-        return self._observation()
+        return self.batch.observation_copy()
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Gives abacus i the seed `seed + i` at the next reset; without one, a seed is made up."""
+        # Without a seed, the base class would draw one from NumPy's global generator.
+        return super().seed(_any_seed() if seed is None else seed)
 
     def step_async(self, actions: npt.NDArray[np.integer]) -> None:
         """Keeps the actions for `step_wait`."""
@@ -78,7 +81,7 @@ class AbacusVecEnv(VecEnv):
         if len(batch.ended):
             self._add_finals(infos)
         dones = batch.terminated | batch.truncated
-        return self._observation(), batch.reward.copy(), dones, infos
+        return self.batch.observation_copy(), batch.reward.copy(), dones, infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """The legal actions of every abacus, (N, 8)."""
@@ -122,9 +125,6 @@ class AbacusVecEnv(VecEnv):
         """Abacus `index` as text."""
         return render_ansi(view_of(self.batch, index))
 
-    def _observation(self) -> Observation:
-        return {key: rows.copy() for key, rows in self.batch.observation.items()}
-
     def _add_finals(self, infos: list[dict[str, Any]]) -> None:
         elapsed = round(time.time() - self._started, 6)
         truncated = self.batch.truncated[self.batch.ended].tolist()
@@ -143,3 +143,7 @@ class AbacusVecEnv(VecEnv):
                 "TimeLimit.truncated": was_truncated,
                 "episode": episode,
             }
+
+
+def _any_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])

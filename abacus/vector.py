@@ -21,7 +21,7 @@ from abacus.rules import AbacusConfig, Action
 Observation = dict[str, npt.NDArray[np.float32]]
 
 
-class AbacusVectorEnv(VectorEnv):
+class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArray[Any]]):
     """N abaci that step together; the rules are those of `abacus.env.AbacusEnv`.
 
     `gymnasium.make_vec("Abacus-v0", num_envs=N, vectorization_mode="custom",
@@ -61,8 +61,8 @@ class AbacusVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._spec: EnvSpec | None = None
 
-    @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+    @property  # type: ignore[override]
+    def spec(self) -> EnvSpec | None:
         """Set by Gymnasium once the environment stands, with the settings its caller gave."""
         return self._spec
 
@@ -129,7 +129,7 @@ class AbacusVectorEnv(VectorEnv):
         return array.copy() if self.copy else array
 
     def _observation(self) -> Observation:
-        return {key: self._mine(rows) for key, rows in self.batch.observation.items()}
+        return self.batch.observation_copy() if self.copy else dict(self.batch.observation)
 
     def _add_finals(self, infos: dict[str, Any]) -> None:
         ended = self.batch.ended
