@@ -99,6 +99,8 @@ def test_a_usual_terminal_shows_the_action_and_the_keys() -> None:
         shown = session.wait_for("q quit")
         assert "next down, 100.00 %" in shown
         assert "reads +34, its digit 1 of 3" in shown
+        session.press(RIGHT_ARROW)
+        session.wait_for("paused")
         session.press("q")
         assert session.wait_for_end() == 1
 
