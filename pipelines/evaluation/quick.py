@@ -126,7 +126,8 @@ def _less(a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]) -> npt.NDArray[np.
     differs = a != b
     highest = a.shape[1] - 1 - np.argmax(differs[:, ::-1], axis=1)
     rows = np.arange(len(a))
-    return differs.any(axis=1) & (a[rows, highest] < b[rows, highest])
+    less: npt.NDArray[np.bool_] = differs.any(axis=1) & (a[rows, highest] < b[rows, highest])
+    return less
 
 
 def step_limit(config: AbacusConfig, operations: int) -> int:

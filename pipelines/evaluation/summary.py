@@ -105,11 +105,11 @@ def _adversarial(scores: list[Score]) -> Finding:
 
 def _runs(results: Results) -> Finding:
     runs = results.runs[0]
-    at_limit = " (the limit)" if runs.longest == runs.limit else ""
+    at_limit = f" ({runs.limited:,} reached the limit)" if runs.limited else ""
     return Finding(
         "Longest run",
-        f"{runs.longest:,}{at_limit}",
-        f"Operations solved in one episode, of {runs.episodes:,} episodes. The authors' agent: "
+        f"{runs.longest:,}",
+        f"Operations solved in one of {runs.episodes:,} episodes{at_limit}. The authors' agent: "
         f"{published.LONGEST_RUNS[runs.operations]:,}.",
         "good" if runs.longest > published.LONGEST_RUNS[runs.operations] else "plain",
     )

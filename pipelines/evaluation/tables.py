@@ -188,7 +188,7 @@ def _by_operation(scores: list[Score]) -> Table:
 def _adversarial(scores: list[Score]) -> Table:
     return Table(
         "adversarial",
-        "Adversarial sets",
+        "Error rates by set",
         f"Operands of 1 to {scores[0].digits - 1} digits, made to be hard. Beyond the paper: the "
         "authors published nothing to compare.",
         ("set", "what it holds", "operations", "errors", "error rate", "95 % interval", "authors"),
@@ -213,10 +213,12 @@ def _error_classes(errors: list[ErrorAnalysis]) -> Table:
         authors = published.ERROR_CLASSES.get(name)
         cells = [
             f"{analysis.classes[name]:,} ({percent(analysis.share(name))})" for analysis in errors
-        ]
+        ] or ["0"]
         rows.append((name, *cells, NONE if authors is None else f"{authors} %"))
-    analysed = [f"{analysis.analysed:,} of {analysis.failures:,}" for analysis in errors]
-    rows.append(("errors looked at", *analysed, f"{published.ERRORS_AT_16[0]} of 601"))
+    looked = [f"{analysis.analysed:,} of {analysis.failures:,}" for analysis in errors]
+    analysed = looked or ["0 of 0"]
+    names = [analysis.name for analysis in errors] or ["ours"]
+    rows.append(("errors looked at", *analysed, "601 of 601"))
     said = "There were no errors to class. " if not errors else ""
     return Table(
         "error_classes",
@@ -224,7 +226,7 @@ def _error_classes(errors: list[ErrorAnalysis]) -> Table:
         f"{said}The paper's Table 2, over operands of 16 digits. The classes are defined in "
         f"docs/fidelity.md; “{CLASS_NAMES[ErrorClass.OUT_OF_STEPS]}”, no wrong action but no "
         "answer either, is ours.",
-        ("class", *(analysis.name for analysis in errors), "authors (16 digits)"),
+        ("class", *names, "authors (16 digits)"),
         tuple(rows),
     )
 

@@ -37,7 +37,12 @@ def results() -> Results:
 @pytest.fixture(scope="module")
 def report(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    about = {"name": "policy", "kind": "test", "base": 5, "frames": 3}
+    about = {
+        "name": "a/path/without-a-place-to-break/that-is-long/" * 2,
+        "kind": "test",
+        "base": 5,
+        "frames": 3,
+    }
     Report(about, {}, results).write(folder)
     return folder / "report.html"
 
