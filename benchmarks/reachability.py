@@ -52,7 +52,8 @@ def _check_closure(options: Options) -> bool:
     exploration = explore(options.base, options.frames, width)
     looked_up = sum(len(rows) for rows in alike(exploration))
     missing = len(missing_alike(exploration))
-    same = collect(exploration, "before").digest == complete_set(options.base, options.frames).digest
+    narrow = complete_set(options.base, options.frames)
+    same = collect(exploration, "before").digest == narrow.digest
     print(f"situations on {width} columns      {len(exploration.parents):>12,}")
     print(f"alike to them, looked up      {looked_up:>12,}")
     print(f"of these not explored         {missing:>12,}")

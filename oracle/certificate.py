@@ -1,4 +1,4 @@
-"""Certificates: a policy that answers as the teacher on every observation is exact at any length."""
+"""Certificates: a policy that answers as the teacher everywhere is exact at any length."""
 
 from __future__ import annotations
 

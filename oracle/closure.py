@@ -79,9 +79,10 @@ class _View:
         phases = exploration.histories // SIGNPOST_PLACES % ENCODING_PERIOD
         moved = (phases[:, :-1] - phases[:, 1:] + 1) % ENCODING_PERIOD - 1
         before = np.cumsum(moved[:, ::-1], axis=1)
-        places = self.finger[:, None] + np.concatenate([0 * before[:, :1], before], axis=1)[
-            :, : phases.shape[1]
-        ]
+        places = (
+            self.finger[:, None]
+            + np.concatenate([0 * before[:, :1], before], axis=1)[:, : phases.shape[1]]
+        )
         if phases.shape[1] == 1:
             places = self.finger[:, None]
         return places.min(axis=1) - 1, places.max(axis=1)
@@ -108,7 +109,8 @@ class _View:
 
     def _fits(self, by: int) -> npt.NDArray[np.bool_]:
         """With a column to spare: where the finger walks back, the carry ended one further on."""
-        return (by < 0) | (self.highest_known + by < self.width - 1)
+        fits: npt.NDArray[np.bool_] = (by < 0) | (self.highest_known + by < self.width - 1)
+        return fits
 
     def moved(self) -> Iterator[Rows]:
         """Everything, away from or towards column 0; first digits and their reset stay there."""
@@ -177,4 +179,5 @@ def _as_items(rows: Rows) -> npt.NDArray[np.void]:
 
 def _contains(ordered: npt.NDArray[np.void], items: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     places = np.minimum(np.searchsorted(ordered, items), len(ordered) - 1)
-    return ordered[places] == items
+    found: npt.NDArray[np.bool_] = ordered[places] == items
+    return found

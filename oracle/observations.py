@@ -127,9 +127,9 @@ class ObservationSet:
         )
         return np.where(found, rows, -1)
 
-    def observations(self, rows: slice | npt.NDArray[np.integer] = slice(None)) -> dict[
-        str, npt.NDArray[np.float32]
-    ]:
+    def observations(
+        self, rows: slice | npt.NDArray[np.integer] = slice(None)
+    ) -> dict[str, npt.NDArray[np.float32]]:
         """Rows as the environment gives them.
 
         With three frames or more these tell the previous action, which is then as it was; with
@@ -191,9 +191,7 @@ def previous_actions(
     )
     left, digit, row, phase, signpost = decode_frames(base, histories[:, -1])
     moved = (phase - phase_before) % ENCODING_PERIOD
-    unseen_reset = (
-        (left == base) & (signpost == SIGNPOST_UNSEEN) & (np.asarray(symbols) >= base)
-    )
+    unseen_reset = (left == base) & (signpost == SIGNPOST_UNSEEN) & (np.asarray(symbols) >= base)
     at_start = (histories == histories[:, :1]).all(axis=1) & (np.asarray(symbols) < base)
     to_left = (signpost_before == SIGNPOST_UNSEEN) | (signpost == SIGNPOST_LEFT)
     return np.select(
@@ -276,15 +274,14 @@ def complete_set(
         try:
             return _read(path, base, frames, variant)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            print(f"the cached set {path.name} is damaged ({error}): making it anew", file=sys.stderr)
+            said = f"the cached set {path.name} is damaged ({error}): making it anew"
+            print(said, file=sys.stderr)
     observations = enumerate_observations(base, frames, variant)
-    wider = enumerate_observations(
-        base, frames, variant, complete_width(frames) + ENCODING_PERIOD
-    )
+    wider = enumerate_observations(base, frames, variant, complete_width(frames) + ENCODING_PERIOD)
     if wider.digest != observations.digest:
         raise AssertionError(
-            f"{len(observations)} observations on {complete_width(frames)} columns but {len(wider)} "
-            f"on {ENCODING_PERIOD} more: the set is not complete"
+            f"{len(observations)} observations on {complete_width(frames)} columns but "
+            f"{len(wider)} on {ENCODING_PERIOD} more: the set is not complete"
         )
     _write(path, observations)
     return observations
@@ -330,6 +327,6 @@ def _write(path: Path, observations: ObservationSet) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
             np.savez(file, digest=np.array(observations.digest), **arrays)
-        os.replace(file.name, path)
+        Path(file.name).replace(path)
     except OSError as error:
         print(f"the set of observations is not cached: {error}", file=sys.stderr)

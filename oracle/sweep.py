@@ -1,4 +1,4 @@
-"""An exhaustive sweep over a small abacus: the check on the exploration that shares nothing with it.
+"""An exhaustive sweep over a small abacus: a check that shares nothing with the exploration.
 
 Every value, every operand that fits, both operations, one after the other, on a real abacus with
 the teacher at the finger. What carries over from one operation to the next is the value, the
@@ -22,15 +22,14 @@ from oracle.expert import expert_actions
 CHUNK = 1 << 15
 
 
-def sweep(
-    base: int, frames: int, width: int, variant: Variant = "before"
-) -> npt.NDArray[np.int32]:
+def sweep(base: int, frames: int, width: int, variant: Variant = "before") -> npt.NDArray[np.int32]:
     """Distinct rows (frame codes oldest first, symbol, operation, the teacher's action)."""
     met = np.empty((0, frames + 3), np.int32)
     states = done = _episode_starts(base, frames, width)
     while len(states):
         found = [
-            _run(base, frames, width, variant, states[rows]) for rows in _chunks(states, base, width)
+            _run(base, frames, width, variant, states[rows])
+            for rows in _chunks(states, base, width)
         ]
         met = np.unique(np.concatenate([met, *(rows for rows, _ in found)]), axis=0)
         ends = np.unique(np.concatenate([ends for _, ends in found]), axis=0)

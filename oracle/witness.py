@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -52,10 +53,11 @@ class Witness:
     @property
     def in_base(self) -> str:
         """The same in the abacus's own base, for a reader who follows the beads."""
-        parts = [numeral(self.start, self.base)]
-        for operation in self.config(1).program:
-            parts.append(f"{operation.symbol} {numeral(operation.operand, self.base)}")
-        return " ".join(parts)
+        operations = (
+            f"{operation.symbol} {numeral(operation.operand, self.base)}"
+            for operation in self.config(1).program
+        )
+        return " ".join([numeral(self.start, self.base), *operations])
 
     def config(self, frames: int) -> AbacusConfig:
         """The world in which to run it."""
@@ -201,7 +203,7 @@ def _fit(
 def operations_of(way: npt.NDArray[np.uint8]) -> list[GivenOperation]:
     """The operations that the symbols on a way spell, the last one completed."""
     operations: list[GivenOperation] = [(int(way[0, OPERATION]), [int(way[0, SYMBOL])])]
-    for before, here in zip(way[:-1], way[1:], strict=True):
+    for before, here in pairwise(way):
         if here[DIGIT_INDEX] == before[DIGIT_INDEX]:
             continue
         if here[DIGIT_INDEX] == 0:

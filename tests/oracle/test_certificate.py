@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from sb3_contrib import MaskablePPO
 
+from abacus.env import AbacusEnv
 from abacus.rules import Action
 from abacus.sb3 import AbacusVecEnv
 from oracle.algorithm import BatchWindow, reference_algorithm
@@ -83,6 +84,7 @@ def test_one_wrong_answer_is_found_and_shown(
         expression=example.expression,
     )
     seen, _ = env.reset(seed=0)
+    assert isinstance(env.unwrapped, AbacusEnv)
     algorithm = reference_algorithm(BatchWindow(env.unwrapped.batch))
     for _ in range(example.step):
         action = next(algorithm)
