@@ -6,6 +6,7 @@ import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def _without_folder(word: str) -> str:
     return flag + equals + (Path(value).name if "/" in value or "\\" in value else value)
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -114,6 +116,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
 def _own_version() -> str | None:
     """As installed, or as a checkout says of itself."""
     project = _CHECKOUT / "pyproject.toml"
@@ -122,6 +125,7 @@ def _own_version() -> str | None:
     return str(tomllib.loads(project.read_text())["project"]["version"])
 
 
+@cache
 def _commit() -> str | None:
     """The commit of a checkout of this code; None anywhere else."""
     if not (_CHECKOUT / ".git").exists():

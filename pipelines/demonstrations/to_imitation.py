@@ -12,14 +12,10 @@ from oracle.demos import Demonstrations
 from pipelines.demonstrations.flat import flat_rows
 
 
-def export_imitation(demonstrations: Demonstrations, path: Path) -> None:
-    """Writes the folder; it has its name once it is complete.
-
-    Observations are flat: imitation's serializer refuses Dict observations. Actions are the
-    teacher's, since the readers of such a folder clone.
-    """
+def flat_trajectories(demonstrations: Demonstrations) -> list[TrajectoryWithRew]:
+    """Episodes with flat observations: imitation's serializer refuses Dict observations."""
     config = demonstrations.config
-    flat = [
+    return [
         TrajectoryWithRew(
             obs=flat_rows(trajectory.obs.unwrap(), config),  # type: ignore[union-attr]
             acts=trajectory.acts,
@@ -29,10 +25,17 @@ def export_imitation(demonstrations: Demonstrations, path: Path) -> None:
         )
         for trajectory in demonstrations.trajectories()
     ]
+
+
+def export_imitation(demonstrations: Demonstrations, path: Path) -> None:
+    """Writes the folder; it has its name once it is complete.
+
+    Actions are the teacher's, since the readers of such a folder clone.
+    """
     unfinished = path.with_name(path.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        serialize.save(unfinished, flat)
+        serialize.save(unfinished, flat_trajectories(demonstrations))
         unfinished.rename(path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

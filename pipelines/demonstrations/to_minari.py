@@ -65,7 +65,7 @@ def _create(demonstrations: Demonstrations, dataset_id: str) -> None:
         warnings.filterwarnings("ignore", category=UserWarning, module="minari")
         minari.create_dataset_from_buffers(
             dataset_id,
-            _buffers(demonstrations),
+            buffers(demonstrations),
             env=gym.make("Abacus-v0", **config.to_dict()),
             algorithm_name=f"reference algorithm, {recipe.variant}, epsilon {recipe.epsilon:g}",
             author="The virtual-abacus authors",
@@ -76,7 +76,8 @@ def _create(demonstrations: Demonstrations, dataset_id: str) -> None:
         )
 
 
-def _buffers(demonstrations: Demonstrations) -> Iterator[object]:
+def buffers(demonstrations: Demonstrations) -> Iterator[object]:
+    """Episodes as Minari takes them."""
     from minari.data_collector import EpisodeBuffer
 
     columns, episodes = demonstrations.transitions, demonstrations.episodes
