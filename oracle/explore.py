@@ -24,11 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
-from abacus.kernel import ADD, LEFT, ON_OPERATION_SYMBOL, RIGHT, SUBMIT, advance, compiled
+from abacus.compiling import compiled, compiled_with
+from abacus.kernel import ADD, LEFT, ON_OPERATION_SYMBOL, RIGHT, SUBMIT, advance
 from abacus.observation import SIGNPOST_PLACES, SIGNPOST_RIGHT, encode_frame
 from abacus.rules import ENCODING_PERIOD, AbacusConfig
 from oracle.algorithm import Variant, check_variant
 from oracle.expert import answer
+
+#: What compiled code alone calls: without a door from Python there is less to compile.
+_part = compiled_with(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 #: A column that has no digit yet.
 UNKNOWN = 255
@@ -242,7 +246,7 @@ def _expand(all_rules, world, program, results, scratch, store, done, count):
     return done, count
 
 
-@compiled
+@_part
 def _load(situations, row, s, cells, history, known):
     """Sets the abacus to a situation; columns without a digit show 0."""
     s.finger_column = situations[row, FINGER_COLUMN]
@@ -273,7 +277,7 @@ def _load(situations, row, s, cells, history, known):
     s.reload_after_reset = False
 
 
-@compiled
+@_part
 def _save(s, cells, history, known, situations, row):
     """Writes the situation of the abacus to a row."""
     situations[row, FINGER_COLUMN] = s.finger_column
@@ -295,7 +299,7 @@ def _save(s, cells, history, known, situations, row):
         situations[row, start + 2 * k + 1] = history[0, k] % 256
 
 
-@compiled
+@_part
 def _forget(s, cells, history, known):
     """Opens the columns that nobody can see and no carry comes back over."""
     width, frames = cells.shape[1], history.shape[1]
@@ -319,7 +323,7 @@ def _forget(s, cells, history, known):
             known[column] = False
 
 
-@compiled
+@_part
 def _hash(words, row):
     value = np.uint64(0xCBF29CE484222325)
     for k in range(words.shape[1]):
@@ -328,7 +332,7 @@ def _hash(words, row):
     return value
 
 
-@compiled
+@_part
 def _place(words, table, row):
     """The slot of the row's situation: where it is in the table, or would be."""
     mask = np.uint64(len(table) - 1)
@@ -352,7 +356,7 @@ def _enter_all(words, table, count, old_table):
             table[_place(words, table, number)] = number
 
 
-@compiled
+@_part
 def _choices(rules, s, cells, known, action, choices):
     """Writes the branches that an action has, and returns how many they are."""
     if action == SUBMIT:
@@ -370,7 +374,7 @@ def _choices(rules, s, cells, known, action, choices):
     return rules.base
 
 
-@compiled
+@_part
 def _choices_of_submit(rules, s, cells, known, choices):
     """Any digit comes and, after a digit that can be an operand's last, any operation."""
     j = s.digit_index
@@ -391,7 +395,7 @@ def _choices_of_submit(rules, s, cells, known, choices):
     return count
 
 
-@compiled
+@_part
 def _choices_of_carry(rules, s, cells, known, symbol, first, choices, count):
     """How far the carry of a digit runs, and the digit it ends on: any that open columns allow."""
     wrapping = _wrapping(rules, s)
@@ -408,7 +412,7 @@ def _choices_of_carry(rules, s, cells, known, symbol, first, choices, count):
     return count
 
 
-@compiled
+@_part
 def _write_choice(choice, symbol, first, last, digit):
     choice.symbol = symbol
     choice.first = first
@@ -416,19 +420,19 @@ def _write_choice(choice, symbol, first, last, digit):
     choice.digit = digit
 
 
-@compiled
+@_part
 def _overflows(rules, s, cells, column, symbol):
     digit = np.int64(cells[0, column].digit)
     return digit + symbol >= rules.base if s.operation == ADD else digit < symbol
 
 
-@compiled
+@_part
 def _wrapping(rules, s):
     """The digit that a carry or a borrow changes and runs on over."""
     return rules.base - 1 if s.operation == ADD else 0
 
 
-@compiled
+@_part
 def _choose(rules, s, cells, known, choice):
     """Gives open columns their digits and lays ready the symbol that a submit brings."""
     wrapping = _wrapping(rules, s)
@@ -447,7 +451,7 @@ def _choose(rules, s, cells, known, choice):
         cells[0, place].operand = choice.symbol
 
 
-@compiled
+@_part
 def _set_column(cells, known, column, digit):
     cells[0, column].digit = digit
     cells[0, column].target = digit
