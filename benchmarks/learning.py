@@ -40,6 +40,7 @@ from pipelines.learning.cloning_set import distinct
 from pipelines.learning.networks import RowLayout, make_network
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO, PpoSettings
+from pipelines.learning.rollouts import CHUNK, parts
 
 EXAMPLE = "python -m benchmarks.learning --profile"
 WORLD = AbacusConfig(start="random", reward="no_of")
@@ -123,15 +124,15 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
 
     def work() -> int:
         with torch.no_grad():
-            for part in rows.split(settings.n_envs):
-                network.logits(part)
-            for part in rows.split(8192):
-                network.values(part)
+            for part in parts(len(rows), settings.n_envs):
+                network.logits(rows[part])
+            for part in parts(len(rows), CHUNK):
+                network.values(rows[part])
         for _ in range(settings.n_epochs):
-            for part in rows.split(settings.batch_size):
-                logits, values = network(part)
+            for part in parts(len(rows), settings.batch_size):
+                logits, values = network(rows[part])
                 optimizer.zero_grad(set_to_none=True)
-                (logits.square().mean() + values.square().mean()).backward()
+                torch.autograd.backward(logits.square().mean() + values.square().mean())
                 optimizer.step()
         return settings.rollout
 
@@ -201,7 +202,7 @@ def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
                 network.logits(chosen.rows[part]), chosen.actions[part]
             )
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
         return batches * batch_size
 
@@ -218,7 +219,7 @@ def network_pass(name: str, rows: int) -> Callable[[], int]:
     def work() -> int:
         logits, values = network(given)
         optimizer.zero_grad(set_to_none=True)
-        (logits.square().mean() + values.square().mean()).backward()
+        torch.autograd.backward(logits.square().mean() + values.square().mean())
         optimizer.step()
         return rows
 

@@ -45,9 +45,10 @@ def recorded_file(settings: Settings, say: Say) -> Path:
     """The file for these settings, recorded if it is not there."""
     recipe = settings.recipe()
     path = FOLDER / recipe.file_name
+    # A file that is there is not recorded: several runs may want it at the same time.
     if not path.is_file():
         say(f"recording {recipe.operations:,} operations into {path}")
-    record(recipe, path)
+        record(recipe, path)
     return path
 
 

@@ -24,7 +24,7 @@ from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning_set import CloningSet
 from pipelines.learning.networks import Network
 from pipelines.learning.policy import AbacusPolicy, entropy, masked_log_probs, sampled, taken
-from pipelines.learning.rollouts import CHUNK, Rollouts, Samples
+from pipelines.learning.rollouts import CHUNK, Rollouts, Samples, parts
 from pipelines.learning.schedules import Schedule
 
 
@@ -72,7 +72,7 @@ class AbacusPPO(MaskablePPO):
     """PPO for `AbacusVecEnv` and `AbacusPolicy`; see the module."""
 
     rollout_buffer: Rollouts  # type: ignore[assignment]
-    policy: AbacusPolicy
+    policy: AbacusPolicy  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -184,7 +184,9 @@ class AbacusPPO(MaskablePPO):
         means = _Means()
         stopped = False
         for _ in range(self.n_epochs):
-            for which in torch.randperm(len(samples)).split(self.batch_size):
+            order = torch.randperm(len(samples))
+            for part in parts(len(samples), self.settings.batch_size):
+                which = order[part]
                 loss = self._loss(
                     samples.pick(which), None if reference is None else reference[which], means
                 )
@@ -237,7 +239,7 @@ class AbacusPPO(MaskablePPO):
         return loss
 
     def _cloning_loss(self, data: CloningSet) -> torch.Tensor:
-        which = torch.randint(len(data), (min(self.batch_size, len(data)),))
+        which = torch.randint(len(data), (min(self.settings.batch_size, len(data)),))
         log_probs = self.policy.log_probs(data.rows[which], data.masks[which])
         return -taken(log_probs, data.actions[which]).mean()
 
@@ -246,9 +248,11 @@ class AbacusPPO(MaskablePPO):
         if self.clone is None or self.settings.kl_weight == 0 or self.warming_up:
             return None
         with torch.no_grad():
-            parts = zip(samples.rows.split(CHUNK), samples.masks.split(CHUNK), strict=True)
             return torch.cat(
-                [masked_log_probs(self.clone.logits(rows), masks) for rows, masks in parts]
+                [
+                    masked_log_probs(self.clone.logits(samples.rows[part]), samples.masks[part])
+                    for part in parts(len(samples), CHUNK)
+                ]
             )
 
     def _too_far(self, means: _Means) -> bool:
@@ -260,7 +264,7 @@ class AbacusPPO(MaskablePPO):
     def _update(self, loss: torch.Tensor) -> None:
         optimizer = self.policy.optimizer
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         parameters = list(self.policy.parameters())
         if self.warming_up:
             # Where there are no gradients, Adam leaves weights as they are.

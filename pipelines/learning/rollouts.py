@@ -7,6 +7,7 @@ truncated episodes are bootstrapped from what they showed last in one call.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,12 @@ from pipelines.learning.networks import Network
 #: Rows given to the critic at once.
 CHUNK = 8192
 FAILURES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT, End.BUDGET)
+
+
+def parts(count: int, size: int) -> Iterator[slice]:
+    """So many rows in parts of one size; the last may be smaller."""
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
 
 
 @dataclass
@@ -91,7 +98,7 @@ class Rollouts:
         if not bool(self.masks.any(dim=2).all()):
             raise AssertionError("a mask without a legal action")
         flat = self.rows.flatten(0, 1)
-        values = torch.cat([network.values(part) for part in flat.split(CHUNK)])
+        values = torch.cat([network.values(flat[part]) for part in parts(len(flat), CHUNK)])
         self.values[:] = values.numpy().reshape(self.steps, self.abaci)
         after = network.values(torch.from_numpy(batch.out.seen)).numpy()
         for step, abaci, rows in self._truncated:

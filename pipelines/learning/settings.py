@@ -31,14 +31,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "columns": 10,
         "max_digits": 6,
         "epochs": 60,
-        "n_timesteps": 1_500_000,
-        "critic_warmup": 100_000,
+        "n_timesteps": 600_000,
+        "critic_warmup": 50_000,
         "kl_weight": 0.05,
         "cloning_weight": 0.1,
         "entropy_start": 0.01,
         "learning_rate": 5e-4,
-        "n_epochs": 3,
-        "batch_size": 1024,
+        "n_epochs": 6,
+        "batch_size": 256,
         "gae_lambda": 0.9,
     },
     "exact": {
@@ -134,7 +134,7 @@ class Settings:
     seed: int = option(0, "seed of everything random")
     threads: int = option(1, "threads of torch; more help the paper network alone")
     device: str = option("cpu", "device of torch")
-    eval_freq: int = option(250_000, "steps between evaluations")
+    eval_freq: int = option(100_000, "steps between evaluations")
     eval_episodes: int = option(500, "episodes of an evaluation")
 
     def __post_init__(self) -> None:

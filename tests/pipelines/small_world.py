@@ -1,0 +1,27 @@
+"""A small world that learners solve in seconds: base 2, four columns, one or two digits."""
+
+from __future__ import annotations
+
+from abacus.rules import AbacusConfig
+from oracle.demos.read import Demonstrations
+from oracle.demos.recipe import Recipe
+from oracle.demos.recorder import Recorder
+from pipelines.learning.cloning_set import CloningSet, distinct
+
+FRAMES = 2
+WORLD = AbacusConfig(
+    columns=4, base=2, max_digits=2, frames=FRAMES, start="random", max_operations=10
+)
+
+
+def small_demonstrations(operations: int = 400) -> Demonstrations:
+    """Recorded in memory."""
+    recipe = Recipe(config=WORLD, operations=operations)
+    return Demonstrations(Recorder(recipe).record(0, -(-operations // 10)), recipe).first(
+        operations
+    )
+
+
+def small_sets(operations: int = 400) -> tuple[CloningSet, CloningSet]:
+    demonstrations = small_demonstrations(operations)
+    return distinct(demonstrations.train, FRAMES), distinct(demonstrations.validation, FRAMES)

@@ -1,0 +1,255 @@
+"""The job in a small world: it ends, resumes, repeats itself, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from oracle.demos.recipe import Recipe
+from oracle.demos.record import record
+from pipelines import bc_then_ppo
+from pipelines.bc_then_ppo import EXAMPLE, Options, main
+from pipelines.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
+from pipelines.learning import training as training_module
+from pipelines.learning.publish import load_policy, load_run
+from pipelines.learning.settings import PRESETS, Settings
+from pipelines.learning.training import Training
+from tests.pipelines.small_world import FRAMES, WORLD
+
+Job = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("demonstrations") / "small.h5"
+    record(Recipe(config=WORLD, operations=100), path, workers=1)
+    return path
+
+
+@pytest.fixture
+def job(demonstrations: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Runs the job in the small world; further words are added to its command line."""
+    torch.set_num_threads(1)
+    given = (
+        f"--demonstrations {demonstrations} --demo-operations 20 --epochs 3 --base 2 --columns 4 "
+        f"--max-digits 2 --frames {FRAMES} --n-timesteps 4096 --n-envs 32 --n-steps 16 "
+        "--batch-size 128 --n-epochs 2 --critic-warmup 1024 --eval-freq 1024 --eval-episodes 20 "
+        "--no-progress"
+    ).split()
+
+    def start(*words: Any, alone: bool = False) -> int:
+        argv = [*([] if alone else given), *map(str, words)]
+        monkeypatch.setattr("sys.argv", ["job", *argv])
+        return run(main, Options, bc_then_ppo.__doc__, EXAMPLE, argv)
+
+    return start
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_policy(folder).state_dict()
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(tensor, b[name]) for name, tensor in a.items())
+
+
+def test_a_run_leaves_everything_and_says_where(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert job("--run-folder", folder) == 0
+    printed = capsys.readouterr().out
+    for words in ("after cloning", "after PPO", "observations wrong", "best/policy.safetensors"):
+        assert words in printed
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [line["step"] for line in summary["evaluations"]] == [0, 1024, 2048, 3072, 4096]
+    assert summary["best"]["accuracy"] >= summary["clone"]["accuracy"]
+    assert all(line["illegal_actions"] == 0 for line in summary["evaluations"])
+    assert "--demo-operations 20" in (folder / "command.txt").read_text()
+    saved = Settings.from_json((folder / "config.json").read_text())
+    assert (saved.n_timesteps, saved.kl_weight) == (4096, PRESETS["default"]["kl_weight"])
+    header = (folder / "progress.csv").read_text().splitlines()[0].split(",")
+    for key in (
+        "rollout/accuracy",
+        "rollout/longest_run",
+        "rollout/illegal_actions",
+        "train/approx_kl",
+        "train/entropy_loss",
+        "train/explained_variance",
+        "failures/wrong_slide",
+        "rollout/ep_rew_mean",
+    ):
+        assert key in header
+    assert list((folder / "tensorboard").rglob("events*"))
+    assert load_run(folder).predict is not None
+    assert load_run(folder / "model.zip", trust=True).network_name == "compact"
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["disagreements"] == summary["best"]["wrong"]
+    # Before the first update the policy is the clone, and the critic's warm-up leaves it so.
+    assert summary["evaluations"][1]["accuracy"] == summary["clone"]["accuracy"]
+
+
+def test_the_same_seed_gives_the_same_run(job: Job, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert job("--run-folder", tmp_path / name, "--seed", seed) == 0
+    assert same(weights(tmp_path / "a/last"), weights(tmp_path / "b/last"))
+    assert not same(weights(tmp_path / "a/last"), weights(tmp_path / "c/last"))
+
+
+def test_cloning_alone_and_ppo_alone(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job("--run-folder", tmp_path / "clone", "--n-timesteps", 0) == 0
+    assert "after PPO" not in capsys.readouterr().out
+    assert job("--run-folder", tmp_path / "ppo", "--demo-operations", 0, "--cloning-weight", 0) == 0
+    assert "after cloning" not in capsys.readouterr().out
+    assert not (tmp_path / "ppo/clone").exists()
+
+
+def test_ppo_can_start_from_a_policy(job: Job, tmp_path: Path) -> None:
+    assert job("--run-folder", tmp_path / "a", "--n-timesteps", 0) == 0
+    words = ("--demo-operations", 0, "--cloning-weight", 0, "--start-from", tmp_path / "a")
+    assert job("--run-folder", tmp_path / "b", *words) == 0
+    assert same(weights(tmp_path / "a/best"), weights(tmp_path / "b/clone"))
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("after", ["epoch 2", "step 1536", "step 3584"])
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert job("--run-folder", whole) == 0
+    monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", 0.0)
+    save = Training._save
+
+    def save_and_die(self: Training, stage: str, more: Any = None) -> None:
+        save(self, stage, more)
+        steps = self.model.num_timesteps
+        epochs = len((more or {}).get("cloning", {}).get("curve", []))
+        if after in (f"epoch {epochs}", f"step {steps}"):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_save", save_and_die)
+        with pytest.raises(Killed):
+            job("--run-folder", broken)
+    assert job("--resume", broken, alone=True) == 0
+    assert same(weights(whole / "last"), weights(broken / "last"))
+    runs = [json.loads((folder / "summary.json").read_text()) for folder in (whole, broken)]
+    assert runs[0]["evaluations"] == runs[1]["evaluations"]
+    assert runs[0]["settings"] == runs[1]["settings"]
+    for name in ("cloning.csv", "evaluations.csv"):
+        assert (whole / name).read_text() == (broken / name).read_text()
+    lines = [(folder / "progress.csv").read_text().splitlines() for folder in (whole, broken)]
+    assert len(lines[0]) == len(lines[1])
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after_rollout = Training.after_rollout
+
+    def press(self: Training, *, final: bool = False) -> None:
+        self.interruption.asked = self.model.num_timesteps >= 1536
+        after_rollout(self, final=final)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "after_rollout", press)
+        assert job("--run-folder", tmp_path / "run") == EXIT_INTERRUPTED
+    assert f"--resume {tmp_path / 'run'}" in capsys.readouterr().err
+    assert job("--resume", tmp_path / "run", alone=True) == 0
+
+
+def test_a_finished_run_can_be_resumed_for_its_table(job: Job, tmp_path: Path) -> None:
+    assert job("--run-folder", tmp_path / "run", "--n-timesteps", 1024) == 0
+    before = weights(tmp_path / "run/last")
+    assert job("--resume", tmp_path / "run", alone=True) == 0
+    assert same(before, weights(tmp_path / "run/last"))
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1, error
+    return error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--columns", "5"], "columns=4, the run has columns=5"),
+        (["--base", "3"], "base=2, the run has base=3"),
+        (["--demo-operations", "101"], "has 100 operations, and 101 are asked for"),
+        (["--reward", "gold"], "reward='gold' is not allowed"),
+        (["--n-timesteps", "0", "--demo-operations", "0"], "nothing to do"),
+        (["--start-from", "nowhere"], "give one of them"),
+        (["--epochs", "-1"], "epochs=-1 is not allowed"),
+        (["--gamma", "2"], "gamma=2.0 is not allowed"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert job("--run-folder", tmp_path / "run", *words) == EXIT_MISTAKE
+    assert message in one_line(capsys)
+
+
+def test_a_folder_with_another_run_is_left_alone(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job("--run-folder", tmp_path / "run", "--n-timesteps", 0) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert job("--run-folder", tmp_path / "run") == EXIT_MISTAKE
+    assert "holds a run" in one_line(capsys)
+    assert job("--resume", tmp_path / "run", "--seed", "7", alone=True) == EXIT_MISTAKE
+    assert "--seed 7 (was 0)" in one_line(capsys)
+    assert job("--resume", tmp_path, alone=True) == EXIT_MISTAKE
+    assert "holds no run" in one_line(capsys)
+    after = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert before == after
+
+
+def test_demonstrations_of_another_version_are_refused(
+    job: Job, demonstrations: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.h5"
+    broken.write_bytes(demonstrations.read_bytes()[:-100])
+    assert job("--demonstrations", broken, "--run-folder", tmp_path / "run") == EXIT_MISTAKE
+    one_line(capsys)
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_checkpoint(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device", "checkpoint.pt")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.learning.runs.write_whole", full)
+        assert job("--run-folder", tmp_path / "run") == EXIT_MISTAKE
+    assert "No space left on device (checkpoint.pt)" in one_line(capsys)
+    assert job("--resume", tmp_path / "run", alone=True) == 0
+
+
+def test_settings_survive_json() -> None:
+    settings = replace(Settings(), start_from=Path("a/b"), demo_operations=0, cloning_weight=0.0)
+    settings = settings.settled()
+    assert Settings.from_json(settings.to_json()) == settings
+    with pytest.raises(ValueError, match="not the settings"):
+        Settings.from_json('{"colour": "red"}')
+
+
+def test_every_preset_is_possible() -> None:
+    for preset in PRESETS:
+        settings = Settings(preset=preset).settled()  # type: ignore[arg-type]
+        assert all(getattr(settings, name) == value for name, value in PRESETS[preset].items())
