@@ -10,9 +10,6 @@ Detours have a random stream of their own: the operations of an episode are the 
 without them.
 """
 
-# numba types the compiled functions from the arguments that they meet.
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -20,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from abacus.batch import AbacusBatch
+from abacus.compiling import compiled_with
 from abacus.kernel import (
     ACTIONS,
     END_NONE,
@@ -30,7 +27,6 @@ from abacus.kernel import (
     ON_OPERATION_SYMBOL,
     SUBMIT,
     advance,
-    compiled,
     is_legal,
     random_below,
     reset,
@@ -52,8 +48,10 @@ _GOOD_ENDS = (End.LIMIT, End.CAPACITY)
 #: Room for an operation at first; an episode that needs more is recorded anew in twice the room.
 _STEPS_PER_OPERATION = 48
 
-#: Without the interpreter's lock, so that threads record side by side.
-compiled_without_lock = njit(cache=True, error_model="numpy", nogil=True)
+#: What Python calls: without the interpreter's lock, so that threads record side by side.
+_entry = compiled_with(nogil=True)
+#: What compiled code alone calls: without a door from Python there is less to compile.
+_part = compiled_with(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Transitions(NamedTuple):
@@ -163,7 +161,7 @@ def _validation(first: int, count: int) -> npt.NDArray[np.uint8]:
     return np.equal(np.arange(first, first + count) % SPLIT_EVERY, SPLIT_FIRST).astype(np.uint8)
 
 
-@compiled_without_lock
+@_entry
 def _record(places, teacher, starts, rows, index, parts, done):
     """Records episodes from `done[1]` on; False if the room for transitions is too small.
 
@@ -182,7 +180,7 @@ def _record(places, teacher, starts, rows, index, parts, done):
     return True
 
 
-@compiled
+@_part
 def _record_episode(rules, world, program, results, teacher, rows, index, parts, done):
     scalars, cells, history = world
     printed, chance, rewards = teacher
@@ -223,7 +221,7 @@ def _record_episode(rules, world, program, results, teacher, rows, index, parts,
     return True
 
 
-@compiled
+@_part
 def _mask(rules, s, digit):
     """The legal actions in one byte: bit a for action a."""
     mask = 0
@@ -233,7 +231,7 @@ def _mask(rules, s, digit):
     return mask
 
 
-@compiled
+@_part
 def _outcome(result):
     """The outcome of the action: a step has at most one that is not 0."""
     total = 0
@@ -242,13 +240,13 @@ def _outcome(result):
     return total
 
 
-@compiled
+@_part
 def _copy_digits(rules, cells, target, row):
     for column in range(rules.columns):
         target[row, column] = cells[RECORDED, column].digit
 
 
-@compiled
+@_part
 def _open_operation(rules, s, cells, parts, m, n, episode, fresh):
     parts.start[m] = n
     parts.episode[m] = episode
@@ -260,7 +258,7 @@ def _open_operation(rules, s, cells, parts, m, n, episode, fresh):
     _copy_digits(rules, cells, parts.before, m)
 
 
-@compiled
+@_part
 def _close_episode(s, frame, end, index, done, n, m):
     e = done[1]
     index.start[e] = done[0]
@@ -274,7 +272,7 @@ def _close_episode(s, frame, end, index, done, n, m):
     done[0], done[1], done[2] = n, e + 1, m
 
 
-@compiled
+@_part
 def _detour(rules, scalars, cells, history, program, results, printed, label):
     """An action that the operation survives, all with the same chance; else the label."""
     s = scalars[RECORDED]
@@ -287,7 +285,7 @@ def _detour(rules, scalars, cells, history, program, results, printed, label):
     return label
 
 
-@compiled
+@_part
 def _pick(actions, stream):
     """One of the actions whose bits are set."""
     count = 0
@@ -302,7 +300,7 @@ def _pick(actions, stream):
     return -1
 
 
-@compiled
+@_part
 def _survives(rules, scalars, cells, history, program, results, printed, action):
     """Whether the action is no mistake and leaves the teacher steps enough, tried on the copy.
 
@@ -323,7 +321,7 @@ def _survives(rules, scalars, cells, history, program, results, printed, action)
     return s.budget > budget and budget - s.steps >= rules.columns
 
 
-@compiled
+@_part
 def _is_mistake(result):
     """A wrong signpost move, slide or submit; a finger may go anywhere."""
     worst = 0

@@ -5,9 +5,6 @@ everything that it shows, judges and pays is compared with what a learner would 
 teacher's answer with the label.
 """
 
-# numba types the compiled functions from the arguments that they meet.
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -20,12 +17,12 @@ import numpy.typing as npt
 
 from abacus import kernel
 from abacus.batch import AbacusBatch, stream_start
-from abacus.kernel import ACTIONS, SUBTRACT, compiled
+from abacus.compiling import compiled
+from abacus.kernel import ACTIONS, OUTCOME_OF_ACTION, SUBTRACT
 from abacus.observation import observation_lengths
 from abacus.rules import End
 from oracle.demos.frames import values_of
 from oracle.demos.read import Demonstrations, Observation
-from oracle.demos.schema import OUTCOME_OF_ACTION
 from oracle.expert import answer
 
 #: Transitions that are replayed before they are compared.
@@ -215,7 +212,7 @@ class _Replay:
         yield "mask", rows, demonstrations.masks(rows), played.masks
         yield "action", rows, columns["action"][rows], played.answers
         outcomes = np.zeros((len(rows), results["outcomes"].shape[1]), np.int8)
-        judged = np.array(OUTCOME_OF_ACTION)[columns["taken"][rows]]
+        judged = OUTCOME_OF_ACTION[columns["taken"][rows]]
         outcomes[np.arange(len(rows)), judged] = columns["outcome"][rows]
         yield "outcomes", rows, outcomes, results["outcomes"]
         yield "reward", rows, demonstrations.rewards(rows=rows), results["reward"]

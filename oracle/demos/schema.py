@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abacus.kernel import OUTCOME_OF_ACTION
 from abacus.observation import frame_codes, frame_pixels
 from abacus.reward import LEVELS, OUTCOMES, terms_of
 from abacus.rules import AbacusConfig, Action, End
@@ -46,16 +47,6 @@ ATTRIBUTES = (
     "command",
     "code",
     "libraries",
-)
-
-#: Which outcome an action is judged by: the index of its name in OUTCOMES.
-OUTCOME_OF_ACTION = tuple(
-    OUTCOMES.index(
-        {Action.SLIDE: "slide", Action.SUBMIT: "submit"}.get(
-            action, "signpost" if action.name.startswith("SIGNPOST") else "finger"
-        )
-    )
-    for action in Action
 )
 
 Array = npt.NDArray[Any]
@@ -150,7 +141,7 @@ def tables(config: AbacusConfig) -> dict[str, Table]:
 def every_outcome() -> npt.NDArray[np.int8]:
     """(actions, outcomes -1 to 1, OUTCOMES): an action's one outcome among the four of a step."""
     outcomes = np.zeros((len(Action), 3, len(OUTCOMES)), np.int8)
-    for action, judged in enumerate(OUTCOME_OF_ACTION):
+    for action, judged in enumerate(OUTCOME_OF_ACTION.tolist()):
         outcomes[action, :, judged] = (-1, 0, 1)
     return outcomes
 

@@ -9,17 +9,14 @@ then touches one place in memory for each of its rows, instead of one in each of
 which is most of its time.
 """
 
-# numba types the compiled functions from the arguments that they meet.
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from abacus.compiling import compiled_with
 from abacus.rules import AbacusConfig, Action
 from oracle.demos.recording import Columns
 
@@ -32,7 +29,7 @@ MAX_AGE = AbacusConfig.MAX_FRAMES - 1
 AGE, SYMBOL, PREVIOUS, OPERATION = 16, 20, 24, 28
 _FRAME_MASK, _FOUR_BITS = 0xFFFF, 0xF
 
-_compiled = njit(cache=True, error_model="numpy", nogil=True)
+_compiled = compiled_with(nogil=True)
 
 Packed = npt.NDArray[np.uint32]
 Rows = npt.NDArray[np.int64]

@@ -1,8 +1,5 @@
 """What a set of demonstrations holds: actions, carries and borrows, returns, what it covers."""
 
-# numba types the compiled functions from the arguments that they meet.
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abacus.kernel import ADD, SUBTRACT, compiled
+from abacus.compiling import compiled
+from abacus.kernel import ADD, SUBTRACT
 from abacus.reward import LEVELS
 from abacus.rules import Action
 from oracle.algorithm import Variant
