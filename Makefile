@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed-from-lock
 
 # The main job, and the timings.
 RUN := $(PYTHON) -m pipelines.bc_then_ppo
-BENCH := $(PYTHON) -m benchmarks.world
+BENCHMARKS := world teacher demos learning evaluation
 
 # Two processes share the tests file by file, so that what a file prepares is prepared once. Each
 # keeps to one thread: the networks are small, and threads would only wait for one another. They
@@ -41,7 +41,7 @@ format: $(STAMP) ## mend what ruff can mend
 	$(PYTHON) -m ruff format .
 
 bench: $(STAMP) ## run the timings
-	$(BENCH)
+	set -e; for name in $(BENCHMARKS); do $(PYTHON) -m benchmarks.$$name; done
 
 # `make lock LOCK_FLAGS=--upgrade` takes the newest that the ranges allow.
 LOCK_FLAGS ?=
