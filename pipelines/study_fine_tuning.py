@@ -44,7 +44,7 @@ class Options:
     clones: tuple[int, ...] = option((100, 500, 2000), "operations that are cloned")
     levels: tuple[str, ...] = option(("no_of", "no_of_sp_ms"), "reward levels")
     seeds: int = option(3, "seeds of each cell")
-    n_timesteps: int = option(1_000_000, "steps of PPO")
+    n_timesteps: int = option(600_000, "steps of PPO")
     folder: Path = option(Path("runs/fine_tuning"), "folder of the runs")
     results: Path = option(Path("results/fine_tuning.md"), "table to write")
     table_only: bool = option(False, "write the table of what there is")
