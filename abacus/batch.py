@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numba
@@ -186,7 +186,7 @@ class AbacusBatch:
         self._ended = 0
         self._started = True
         which = self._all if which is None else self._checked(which)
-        self._reset(self.rules, self.pixels, self.world, self.program, self.out, which)
+        _reset()(self.rules, self.pixels, self.world, self.program, self.out, which)
 
     def _checked(self, which: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         if which.ndim != 1 or not np.isin(which, self._all).all():
@@ -205,7 +205,7 @@ class AbacusBatch:
                 f"actions have shape {actions.shape} and type {actions.dtype}: give "
                 f"({self.num_envs},) and integers"
             )
-        ended = self._step(
+        ended = _step()(
             self.rules,
             self.weights,
             self.pixels,
@@ -220,29 +220,6 @@ class AbacusBatch:
                 f"actions run from {actions.min()} to {actions.max()}: give 0 to {len(Action) - 1}"
             )
         self._ended = ended
-
-    # numba finds out the types of all arguments at every call, which takes longer than a step of a
-    # few abaci. They never change here, so what it finds is kept. Made on first use, since it is
-    # then that the kernel is compiled.
-    @cached_property
-    def _reset(self) -> Callable[..., None]:
-        return _overload(
-            kernel.reset, self.rules, self.pixels, self.world, self.program, self.out, self._all
-        )
-
-    @cached_property
-    def _step(self) -> Callable[..., int]:
-        return _overload(
-            kernel.step,
-            self.rules,
-            self.weights,
-            self.pixels,
-            self.world,
-            self.program,
-            self.out,
-            np.zeros(self.num_envs, np.int64),
-            self.autoreset,
-        )
 
     def observation_copy(self, index: int | None = None) -> dict[str, npt.NDArray[np.float32]]:
         """What all abaci, or the one named, show now; later steps do not change it."""
@@ -351,6 +328,23 @@ class AbacusBatch:
         self.rules, self.world, self.program, self.out = state["arrays"]
         self._ended, self._seeded, self._started = state["progress"]
         self._name_results()
+
+
+# numba finds out the types of all arguments at every call, which takes longer than a step of a few
+# abaci. They are the same for every batch, so what it finds for one is kept.
+@cache
+def _reset() -> Callable[..., None]:
+    any_one = AbacusBatch(AbacusConfig(), 1)
+    arrays = any_one.rules, any_one.pixels, any_one.world, any_one.program, any_one.out
+    return _overload(kernel.reset, *arrays, np.zeros(1, np.int32))
+
+
+@cache
+def _step() -> Callable[..., int]:
+    any_one = AbacusBatch(AbacusConfig(), 1)
+    arrays = any_one.pixels, any_one.world, any_one.program, any_one.out
+    actions = np.zeros(1, np.int64)
+    return _overload(kernel.step, any_one.rules, any_one.weights, *arrays, actions, True)
 
 
 def _overload(function: Any, *arguments: Any) -> Callable[..., Any]:
