@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -37,7 +38,7 @@ class Options:
 
 
 @compiled
-def _legal(masks, numbers, actions):
+def _legal(masks: Any, numbers: Any, actions: Any) -> None:
     """One legal action an abacus, chosen by a number below 2**16."""
     for i in range(len(actions)):
         count = 0

@@ -82,12 +82,15 @@ class ObservationSet:
     @cached_property
     def actions(self) -> npt.NDArray[np.int64]:
         """(M,): the teacher's action; where it has two answers, the first by number."""
-        return np.argmax(self.answers[:, None] >> np.arange(len(Action)) & 1, axis=1)
+        bits = self.answers[:, None] >> np.arange(len(Action)) & 1
+        first: npt.NDArray[np.int64] = np.argmax(bits, axis=1)
+        return first
 
     @cached_property
     def ambiguous(self) -> npt.NDArray[np.bool_]:
         """(M,): where two situations look the same and ask for different actions."""
-        return (self.answers & (self.answers - 1)) != 0
+        two: npt.NDArray[np.bool_] = (self.answers & (self.answers - 1)) != 0
+        return two
 
     @cached_property
     def keys(self) -> npt.NDArray[np.uint64]:

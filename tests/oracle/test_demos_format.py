@@ -28,7 +28,7 @@ SAMPLE = Path(__file__).parents[2] / "datasets" / "sample.h5"
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("demonstrations") / "some.h5"
-    command = ["python", "-m", "a.job", "--output", "/home/me/secret/some.h5", "--x=/home/me/y.h5"]
+    command = ["python", "-m", "a.job", "--output", "/srv/me/secret/some.h5", "--x=/srv/me/y.h5"]
     record(Recipe(operations=200, epsilon=0.1), path, command=command)
     return path
 
