@@ -17,7 +17,14 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[2]
+_SIZES = ("COLUMNS", "LINES")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _environment() -> dict[str, str]:
+    """That of the tests, but for the size of their own terminal, which would hide this one's."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _SIZES}
+    return {**inherited, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
 
 
 class TerminalSession:
@@ -35,7 +42,7 @@ class TerminalSession:
             stderr=self._slave,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"},
+            env=_environment(),
         )
         self.raw = ""
 
