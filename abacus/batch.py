@@ -229,16 +229,19 @@ class AbacusBatch:
     def ended_reports(self) -> list[dict[str, Any]]:
         """For each abacus that the last step ended: why, and what it had done, in plain values."""
         finals = self.final_scalars[: self._ended]
-        columns = (finals[name].tolist() for name in _REPORTED)
-        ends = (END_NAMES[end] for end in self.ends[self.ended].tolist())
+        ends = [END_NAMES[end] for end in self.ends[self.ended].tolist()]
+        columns = [finals[name].tolist() for name in _REPORTED]
+        names = ("end", *_REPORTED)
         return [
-            {"end": end, **dict(zip(_REPORTED, values, strict=True))}
-            for end, values in zip(ends, zip(*columns, strict=True), strict=True)
+            dict(zip(names, values, strict=True)) for values in zip(ends, *columns, strict=True)
         ]
 
     def ended_observations(self) -> list[dict[str, npt.NDArray[np.float32]]]:
         """For each abacus that the last step ended: what it showed last."""
-        return [self._parts(row) for row in self.out.final_seen[: self._ended].copy()]
+        parts = self._parts(self.out.final_seen[: self._ended].copy())
+        # A list of an array's rows is made in one go; asking for them one by one takes longer.
+        rows = zip(*map(list, parts.values()), strict=True)
+        return [dict(zip(parts, row, strict=True)) for row in rows]
 
     def load(
         self,

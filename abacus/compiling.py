@@ -3,7 +3,9 @@
 numba keeps machine code on disk and renews it when the file of the function changes. But machine
 code also holds what the function calls in other files and the constants that it has from there,
 and those may change alone: the old rules would live on. An index that names a class which is gone
-cannot even be read. So the names of these files hold a fingerprint of the sources that count.
+cannot even be read. So the names of these files hold a fingerprint: of the kernel with all that it
+imports, and of the files of compiled code in the function's own package. What an older fingerprint
+left behind is never read; `make clean` removes it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from typing import Any
 
 from numba import njit
 
-#: What marks a file that holds compiled code.
+#: The files of the world that machine code is made from: the kernel, and what it imports.
+KERNEL_SOURCES = ("compiling", "kernel", "observation", "reward", "rules", "tasks")
+#: What marks a file of another package that holds compiled code.
 _MARKS = (b"abacus.compiling", b"abacus.kernel", b"njit")
 
 
@@ -39,14 +43,16 @@ compiled = compiled_with()
 
 @cache
 def _fingerprint(package: str) -> str:
-    """Of the world, whose constants are everywhere, and of a package's files of compiled code."""
-    world = [path.read_bytes() for path in _sources(__name__.partition(".")[0])]
-    others = [path.read_bytes() for path in _sources(package)]
-    marked = [source for source in others if any(mark in source for mark in _MARKS)]
-    return hashlib.sha256(b"\0".join(world + marked)).hexdigest()[:12]
+    """Of the kernel, whose constants are everywhere, and of a package's files of compiled code."""
+    here = Path(__file__).parent
+    sources = [(here / f"{name}.py").read_bytes() for name in KERNEL_SOURCES]
+    if package != __name__.partition(".")[0]:
+        others = [path.read_bytes() for path in _files(package)]
+        sources += [source for source in others if any(mark in source for mark in _MARKS)]
+    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:12]
 
 
-def _sources(package: str) -> list[Path]:
+def _files(package: str) -> list[Path]:
     """A package's files; none for a script or a lone module, which numba watches itself."""
     folders = getattr(sys.modules.get(package), "__path__", ())
     return sorted(path for folder in folders for path in Path(folder).rglob("*.py"))

@@ -136,13 +136,10 @@ class AbacusVecEnv(VecEnv):
             strict=True,
         )
         for i, report, observation, was_truncated in rows:
-            episode = {"r": report["episode_return"], "l": report["steps"], "t": elapsed}
-            infos[i] = {
-                **report,
-                "terminal_observation": observation,
-                "TimeLimit.truncated": was_truncated,
-                "episode": episode,
-            }
+            report["terminal_observation"] = observation
+            report["TimeLimit.truncated"] = was_truncated
+            report["episode"] = {"r": report["episode_return"], "l": report["steps"], "t": elapsed}
+            infos[i] = report
 
 
 def _any_seed() -> int:

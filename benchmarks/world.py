@@ -1,8 +1,13 @@
 """Times the world: many abaci in one process, one abacus, the ways to reach them, and start-up.
 
-Rates are the best of several repeats, since other work on the machine only ever slows a repeat
-down. Ratios compare rows of the same run.
+All of them replay the same random legal actions from the same seeds, drawn beforehand, on one core.
+Everything is run several times, in pieces of about a millisecond. `core` counts the processor's
+time, and of every piece the fastest: what the core can do when nothing else wants it. `clock` is
+the median run by the clock, with whatever else the machine did. Ratios compare the first.
 """
+
+# numba types the compiled functions from the arguments that they meet.
+# mypy: allow-untyped-defs, allow-untyped-decorators
 
 from __future__ import annotations
 
@@ -11,254 +16,325 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import gymnasium as gym
+import gymnasium
 import numpy as np
 import numpy.typing as npt
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-import abacus.kernel
-from abacus import AbacusBatch, AbacusConfig, AbacusEnv, AbacusVecEnv, AbacusVectorEnv
+from abacus import AbacusBatch, AbacusConfig, AbacusEnv, AbacusVecEnv, AbacusVectorEnv, kernel
 from abacus.compiling import compiled
+from abacus.kernel import random_below
+from abacus.render import render_ansi, render_rgb, view_of
 from benchmarks.machine import machine
 from pipelines.command_line import option, run
 from tests.abacus.slow_reference import SlowAbacus
 
-LARGE, SMALL = 4096, 64
+EXAMPLE = "python -m benchmarks.world --repeats 5 --no-startup"
+SMALL, LARGE = 64, 4096
+
+Actions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Options:
-    repeats: int = option(7, "repeats of each timing, of which the best counts")
-    steps: int = option(200, "steps of all abaci in a repeat")
-    startup: bool = option(True, "also time importing and compiling, in fresh processes")
+    """The command line."""
+
+    repeats: int = option(15, "how often everything is run, of which the best times count")
+    steps: int = option(100, "steps of every abacus in a run")
+    startup: bool = option(True, "also time importing and compiling, in new processes")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Steps a second of the processor's time, at best, and by the clock, in the median run."""
+
+    core: float
+    clock: float
 
 
 @compiled
-def _legal(masks: Any, numbers: Any, actions: Any) -> None:
-    """One legal action an abacus, chosen by a number below 2**16."""
+def _choose(masks, streams, actions):
+    """A legal action for every abacus, each with the same chance; no branch to mispredict."""
     for i in range(len(actions)):
         count = 0
         for action in range(masks.shape[1]):
             count += masks[i, action]
-        chosen = (np.int64(numbers[i]) * count) >> 16
-        for action in range(masks.shape[1]):
-            if masks[i, action]:
-                if chosen == 0:
-                    actions[i] = action
-                    break
-                chosen -= 1
+        chosen = random_below(streams[0], count)
+        passed = action = 0
+        for k in range(masks.shape[1]):
+            passed += masks[i, k]
+            action += passed <= chosen
+        actions[i] = action
 
 
-class Chooser:
-    """Draws random legal actions; the numbers are drawn beforehand, and not timed."""
-
-    def __init__(self, count: int) -> None:
-        self.numbers = np.random.default_rng(0).integers(0, 1 << 16, (64, count), np.uint16)
-        self.actions = np.zeros(count, np.int64)
-        self.turn = 0
-
-    def __call__(self, masks: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        self.turn = (self.turn + 1) % len(self.numbers)
-        _legal(masks, self.numbers[self.turn], self.actions)
-        return self.actions
+def random_legal_actions(num_envs: int, steps: int) -> Actions:
+    """(steps, num_envs): legal in abaci with the seeds from 0 on that start anew when they end."""
+    batch = AbacusBatch(AbacusConfig(), num_envs)
+    batch.reset(0)
+    streams = np.zeros(1, kernel.SCALARS)
+    actions = np.zeros((steps, num_envs), np.int64)
+    for row in actions:
+        _choose(batch.masks, streams, row)
+        batch.step(row)
+    return actions
 
 
-def best_rate(work: Callable[[], int], repeats: int) -> float:
-    """Steps a second of the best repeat; the first call, which may compile, is not timed."""
-    work()
-    rates = []
-    for _ in range(repeats):
+def rates(
+    start: Callable[[], object], pieces: Sequence[Callable[[], object]], steps: int, repeats: int
+) -> Rates:
+    """`steps` is the number of all pieces together; the first run, which may compile, is left out.
+
+    What `start` does is not timed.
+    """
+    core, clock = np.zeros((repeats + 1, len(pieces))), np.zeros(repeats + 1)
+    for turn in range(repeats + 1):
+        start()
         began = time.perf_counter()
-        done = work()
-        rates.append(done / (time.perf_counter() - began))
-    return max(rates)
+        for number, piece in enumerate(pieces):
+            before = time.thread_time()
+            piece()
+            core[turn, number] = time.thread_time() - before
+        clock[turn] = time.perf_counter() - began
+    return Rates(steps / core[1:].min(axis=0).sum(), steps / float(np.median(clock[1:])))
 
 
-def batched(options: Options, count: int) -> float:
-    batch, choose = AbacusBatch(AbacusConfig(), count), Chooser(count)
+def batched(options: Options, num_envs: int) -> Rates:
+    batch = AbacusBatch(AbacusConfig(), num_envs)
+    actions = random_legal_actions(num_envs, options.steps)
+    pieces = [partial(batch.step, row) for row in actions]
+    return rates(lambda: batch.reset(0), pieces, actions.size, options.repeats)
+
+
+def choosing(options: Options) -> Rates:
+    """The drawing of actions alone, from the masks that a run meets."""
+    batch = AbacusBatch(AbacusConfig(), LARGE)
+    streams = np.zeros(1, kernel.SCALARS)
+    masks = []
     batch.reset(0)
-
-    def work() -> int:
-        for _ in range(options.steps):
-            batch.step(choose(batch.masks))
-        return options.steps * count
-
-    return best_rate(work, options.repeats)
-
-
-def choosing(options: Options, count: int) -> float:
-    """The actions alone, to be taken off the row before."""
-    batch, choose = AbacusBatch(AbacusConfig(), count), Chooser(count)
-    batch.reset(0)
-
-    def work() -> int:
-        for _ in range(options.steps):
-            choose(batch.masks)
-        return options.steps * count
-
-    return best_rate(work, options.repeats)
+    for row in random_legal_actions(LARGE, options.steps):
+        masks.append(batch.masks.copy())
+        batch.step(row)
+    drawn = np.zeros(LARGE, np.int64)
+    pieces = [partial(_choose, mask, streams, drawn) for mask in masks]
+    return rates(lambda: None, pieces, LARGE * options.steps, options.repeats)
 
 
-def sb3_face(options: Options, count: int) -> float:
-    env, choose = AbacusVecEnv(count), Chooser(count)
-    env.seed(0)
-    env.reset()
-    steps = max(1, options.steps // 4)
+def stable_baselines(options: Options, env: VecEnv) -> Rates:
+    actions = random_legal_actions(env.num_envs, options.steps)
 
-    def work() -> int:
-        for _ in range(steps):
-            env.step(choose(env.action_masks()))
-        return steps * count
+    def start() -> None:
+        env.seed(0)
+        env.reset()
 
-    return best_rate(work, options.repeats)
+    pieces = [partial(env.step, row) for row in actions]
+    return rates(start, pieces, actions.size, options.repeats)
 
 
-def gymnasium_face(options: Options, count: int) -> float:
-    env, choose = AbacusVectorEnv(count), Chooser(count)
-    env.reset(seed=0)
-    steps = max(1, options.steps // 4)
-
-    def work() -> int:
-        for _ in range(steps):
-            env.step(choose(env.action_masks()))
-        return steps * count
-
-    return best_rate(work, options.repeats)
+def gymnasium_vector(options: Options, num_envs: int, copy: bool) -> Rates:
+    env = AbacusVectorEnv(num_envs, copy=copy)
+    actions = random_legal_actions(num_envs, options.steps)
+    pieces = [partial(env.step, row) for row in actions]
+    return rates(lambda: env.reset(seed=0), pieces, actions.size, options.repeats)
 
 
-def single(options: Options) -> float:
-    env = gym.make("Abacus-v0")
-    env.reset(seed=0)
-    steps = 10 * options.steps
+def single(options: Options) -> Rates:
+    """Through `gymnasium.make`, with a reset after every end."""
+    env = gymnasium.make("Abacus-v0")
+    actions = random_legal_actions(1, 50 * options.steps)[:, 0].tolist()
+    chunks = [actions[k : k + 100] for k in range(0, len(actions), 100)]
 
-    def work() -> int:
-        for turn in range(steps):
-            _, _, terminated, truncated, _ = env.step(turn % 2)
+    def play(chunk: list[int]) -> None:
+        for action in chunk:
+            _, _, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 env.reset()
-        return steps
 
-    return best_rate(work, options.repeats)
-
-
-def dummy_vec_env(options: Options, count: int) -> float:
-    env, choose = DummyVecEnv([AbacusEnv] * count), Chooser(count)
-    env.seed(0)
-    env.reset()
-    steps = max(1, options.steps // 40)
-
-    def work() -> int:
-        for _ in range(steps):
-            env.step(choose(np.stack(env.env_method("action_masks"))))
-        return steps * count
-
-    return best_rate(work, max(2, options.repeats // 3))
+    pieces = [partial(play, chunk) for chunk in chunks]
+    return rates(lambda: env.reset(seed=0), pieces, len(actions), options.repeats)
 
 
-def slow_reference(options: Options) -> float:
+def slow_reference(options: Options) -> Rates:
     slow = SlowAbacus(AbacusConfig())
-    slow.reset(0)
-    rng = np.random.default_rng(0)
+    actions = random_legal_actions(1, 10 * options.steps)[:, 0].tolist()
 
-    def work() -> int:
-        for _ in range(options.steps):
-            slow.step(int(rng.choice(np.flatnonzero(slow.mask))))
-            if slow.terminated or slow.truncated:
-                slow.reset(None)
-        return options.steps
+    def step(action: int) -> None:
+        slow.step(action)
+        if slow.terminated or slow.truncated:
+            slow.reset()
 
-    return best_rate(work, max(2, options.repeats // 3))
+    pieces = [partial(step, action) for action in actions]
+    return rates(lambda: slow.reset(0), pieces, len(actions), options.repeats)
 
 
-def bytes_per_step() -> int:
-    """What a step must write of an abacus: observation, results, state, frames."""
-    batch = AbacusBatch(AbacusConfig(), 1)
-    return int(
-        batch.out.seen.nbytes
-        + abacus.kernel.RESULT.itemsize
-        + abacus.kernel.SCALARS.itemsize
-        + batch.history.nbytes
-    )
+@dataclass(frozen=True)
+class Traffic:
+    """What a step writes, and how fast as much memory can be filled."""
+
+    bytes_a_step: float
+    ended: float
+    bytes_a_second: float
+
+    @property
+    def limit(self) -> float:
+        return self.bytes_a_second / self.bytes_a_step
 
 
-def fill_bandwidth(options: Options, size: int) -> float:
-    """Bytes a second at which memory of this size is filled, the limit of any such step."""
-    block = np.zeros(size // 4, np.float32)
+def traffic(options: Options) -> Traffic:
+    """In the run of random legal actions with the large batch."""
+    batch = AbacusBatch(AbacusConfig(), LARGE)
+    batch.reset(0)
+    ended = 0
+    for row in random_legal_actions(LARGE, options.steps):
+        batch.step(row)
+        ended += len(batch.ended)
+    share = ended / (LARGE * options.steps)
+    arrays = (batch.out.seen, batch.out.results, batch.world.scalars, batch.world.history)
+    kept = (batch.out.final_seen, batch.out.final_scalars, batch.out.ended)
+    written = sum(array.nbytes for array in arrays) + share * sum(array.nbytes for array in kept)
+    return Traffic(written / LARGE, share, filling(int(written), options))
 
-    def work() -> int:
-        for turn in range(50):
-            block.fill(turn)
-        return 50 * block.nbytes
 
-    return best_rate(work, options.repeats)
+def filling(size: int, options: Options) -> float:
+    """Bytes a second at which memory of this size is filled again and again."""
+    block = np.zeros(size, np.uint8)
+    return rates(lambda: None, [lambda: block.fill(1)] * 20, 20 * size, options.repeats).core
 
 
-def in_fresh_process(code: str, cache: str) -> float:
-    """Seconds that the code says it took, with machine code kept in the given folder."""
+@dataclass(frozen=True)
+class Seconds:
+    """By the clock, and of the processor alone."""
+
+    clock: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.clock:.2f} s ({self.processor:.2f} s of processor)"
+
+
+IMPORT = "import abacus"
+FIRST_USE = """
+import numpy
+from abacus import AbacusBatch, AbacusConfig
+batch = AbacusBatch(AbacusConfig(), 4)
+batch.reset(0)
+batch.step(numpy.zeros(4, numpy.int64))
+"""
+TIMED = """
+import time
+clock, processor = time.perf_counter(), time.process_time()
+{code}
+print(time.perf_counter() - clock, time.process_time() - processor)
+"""
+
+
+def in_new_process(code: str, cache: str) -> Seconds:
+    """How long code takes in a new process that keeps machine code in the folder given."""
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import time; t = time.perf_counter()\n{code}\nprint(time.perf_counter() - t)",
-        ],
-        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        [sys.executable, "-c", TIMED.format(code=code)],
+        env=os.environ | {"NUMBA_CACHE_DIR": cache},
         capture_output=True,
         text=True,
         check=True,
     )
-    return float(done.stdout.split()[-1])
+    clock, processor = map(float, done.stdout.split()[-2:])
+    return Seconds(clock, processor)
 
 
-FIRST_USE = """
-from abacus import AbacusBatch, AbacusConfig
-import numpy as np
-batch = AbacusBatch(AbacusConfig(), 4); batch.reset(0); batch.step(np.zeros(4, np.int64))
-"""
+def best_in_new_processes(code: str, cache: str, repeats: int = 3) -> Seconds:
+    return min((in_new_process(code, cache) for _ in range(repeats)), key=lambda took: took.clock)
 
 
 def show(name: str, value: str, note: str = "") -> None:
-    print(f"{name:<44}{value:>16}  {note}".rstrip(), flush=True)
+    print(f"{name:<46}{value:>24}  {note}".rstrip(), flush=True)
+
+
+def show_rates(name: str, measured: Rates, note: str = "") -> None:
+    show(name, f"{measured.core:>12,.0f}{measured.clock:>12,.0f}", note)
+
+
+def show_batch(options: Options) -> Rates:
+    measured = batched(options, LARGE)
+    show_rates(f"batch of {LARGE:,}, all results written", measured, "target 8,000,000")
+    drawn = choosing(options)
+    both = Rates(
+        1 / (1 / measured.core + 1 / drawn.core), 1 / (1 / measured.clock + 1 / drawn.clock)
+    )
+    show_rates("  with the drawing of the actions", both)
+    written = traffic(options)
+    show(
+        "  bytes written a step",
+        f"{written.bytes_a_step:,.0f}",
+        f"{written.ended:.0%} of the actions end an episode, which starts anew",
+    )
+    show(
+        "  limit: such bytes filled, steps/s",
+        f"{written.limit:>12,.0f}{'':12}",
+        f"{written.bytes_a_second / 1e9:.0f} GB/s; the batch comes to "
+        f"{measured.core / written.limit:.0%} of it",
+    )
+    return measured
+
+
+def show_faces(options: Options) -> Rates:
+    """Returns the rate of SB3's face at the small size."""
+    show_rates(f"batch of {SMALL}", batched(options, SMALL))
+    small = stable_baselines(options, AbacusVecEnv(SMALL))
+    show_rates(f"SB3 VecEnv of {SMALL}", small)
+    show_rates(f"SB3 VecEnv of {LARGE:,}", stable_baselines(options, AbacusVecEnv(LARGE)))
+    for num_envs in (SMALL, LARGE):
+        show_rates(
+            f"Gymnasium VectorEnv of {num_envs:,}", gymnasium_vector(options, num_envs, True)
+        )
+    show_rates(f"  without copies, {LARGE:,}", gymnasium_vector(options, LARGE, False))
+    return small
+
+
+def show_pictures() -> None:
+    batch = AbacusBatch(AbacusConfig(start="random"), 1)
+    batch.reset(0)
+    draws: dict[str, Callable[[Any], object]] = {"text": render_ansi, "picture": render_rgb}
+    for name, draw in draws.items():
+        took = []
+        for _ in range(30):
+            began = time.perf_counter()
+            draw(view_of(batch, 0))
+            took.append(time.perf_counter() - began)
+            batch.step(np.array([batch.masks[0].argmax()]))
+        show(f"{name}, first and next, ms", f"{took[0] * 1e3:>12.1f}{min(took) * 1e3:>12.1f}")
+
+
+def show_startup() -> None:
+    with tempfile.TemporaryDirectory() as cache:
+        show("import abacus", str(best_in_new_processes(IMPORT, cache)), "target 1 s")
+        show("first use, with compiling", str(in_new_process(FIRST_USE, cache)), "target 20 s")
+        show("first use, compiled before", str(best_in_new_processes(FIRST_USE, cache)))
 
 
 def main(options: Options) -> int:
     """Prints the table."""
     print(machine())
-    rate = batched(options, LARGE)
-    alone = 1 / (1 / rate - 1 / choosing(options, LARGE))
-    show(f"batch of {LARGE}, steps/s with choosing actions", f"{rate:,.0f}")
-    show(f"batch of {LARGE}, steps/s", f"{alone:,.0f}", "target 8,000,000")
-    size = bytes_per_step()
-    bandwidth = fill_bandwidth(options, size * LARGE)
-    share = alone * size / bandwidth
-    show("bytes written a step", f"{size:,}")
-    show("memory filled, GB/s", f"{bandwidth / 1e9:.1f}", f"a step uses {share:.0%} of it")
-    small = batched(options, SMALL)
-    show(f"batch of {SMALL}, steps/s", f"{small:,.0f}")
-    for count in (SMALL, LARGE):
-        show(f"SB3 VecEnv of {count}, steps/s", f"{sb3_face(options, count):,.0f}")
-        show(f"Gymnasium VectorEnv of {count}, steps/s", f"{gymnasium_face(options, count):,.0f}")
+    show("random legal actions, steps/s", f"{'core':>12}{'clock':>12}")
+    large = show_batch(options)
+    faces = show_faces(options)
     one = single(options)
-    show("single, gymnasium.make, steps/s", f"{one:,.0f}", "target 30,000")
+    show_rates("single, through gymnasium.make", one, "target 30,000")
+    dummy = stable_baselines(options, DummyVecEnv([AbacusEnv] * SMALL))
+    show_rates(f"SB3 DummyVecEnv of {SMALL} singles", dummy)
     slow = slow_reference(options)
-    show("slow re-implementation, steps/s", f"{slow:,.0f}")
-    show("batch to slow re-implementation", f"{alone / slow:,.0f} x")
-    show("single to slow re-implementation", f"{one / slow:,.1f} x")
-    dummy = dummy_vec_env(options, SMALL)
-    show(f"DummyVecEnv of {SMALL} singles, steps/s", f"{dummy:,.0f}")
-    show(f"SB3 VecEnv to DummyVecEnv, {SMALL} abaci", f"{sb3_face(options, SMALL) / dummy:,.1f} x")
+    show_rates("slow re-implementation of the tests", slow)
+    show(f"batch of {LARGE:,} to slow re-implementation", f"{large.core / slow.core:,.0f} x")
+    show("single to slow re-implementation", f"{one.core / slow.core:,.1f} x")
+    show(f"SB3 VecEnv to DummyVecEnv of {SMALL}", f"{faces.core / dummy.core:,.0f} x")
+    show_pictures()
     if options.startup:
-        with tempfile.TemporaryDirectory() as cache:
-            show("import abacus, s", f"{in_fresh_process('import abacus', cache):.2f}", "target 1")
-            show(
-                "first use, compiling, s", f"{in_fresh_process(FIRST_USE, cache):.1f}", "target 20"
-            )
-            show("first use, compiled before, s", f"{in_fresh_process(FIRST_USE, cache):.2f}")
+        show_startup()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, Options, __doc__, "python -m benchmarks.world --repeats 3"))
+    sys.exit(run(main, Options, __doc__, EXAMPLE))

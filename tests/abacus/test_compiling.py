@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from abacus.compiling import KERNEL_SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,3 +76,15 @@ def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
     answer(tmp_path)
     assert kept
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")} == kept
+
+
+def imported(module: str) -> set[str]:
+    """The modules of the world that one of them imports, and those that these import."""
+    tree = ast.parse((ROOT / "abacus" / f"{module}.py").read_text())
+    imports = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {name.removeprefix("abacus.") for name in imports if name.startswith("abacus.")}
+    return names.union(*map(imported, names))
+
+
+def test_all_that_the_kernel_is_made_from_counts() -> None:
+    assert {"kernel"} | imported("kernel") == set(KERNEL_SOURCES)
