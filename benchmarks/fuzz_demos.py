@@ -1,8 +1,8 @@
 """Spoils files of demonstrations in thousands of ways and has each one read.
 
 Every file must be read correctly, with a matching digest, or be refused in one line; a crash, a
-hang, too much memory, another exception or a wrong digest makes the exit status 1. What an external
-link leads to is a pipe: to open it is to hang. Files that did harm are kept.
+hang, too much memory, another exception, a wrong digest, or the opening of a file that it links to
+makes the exit status 1. Files that did harm are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def main(options: Options) -> int:
     with tempfile.TemporaryDirectory() as folder:
         sound, spoilt = Path(folder) / "sound.h5", Path(folder) / "spoilt.h5"
         record(Recipe(operations=options.operations), sound)
-        reader = HostileReader(Demonstrations.open(sound).content_digest())
+        outside = Path(shutil.copy(sound, Path(folder) / "outside.h5"))
+        reader = HostileReader(Demonstrations.open(sound).content_digest(), outside)
         for number in tqdm(range(options.files), unit=" files", disable=None):
             damage = DAMAGES[number % len(DAMAGES)]
             shutil.copy(sound, spoilt)

@@ -30,6 +30,8 @@ class Batches:
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r} is not allowed: give 1 or more")
+        if not len(demonstrations):
+            raise ValueError("there are no transitions to make batches of")
         self._demonstrations = demonstrations
         self._rng = rng
         self._frames = frames

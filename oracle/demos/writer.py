@@ -49,7 +49,8 @@ class FileWriter:
         self._path = path
         self._digest = ContentDigest(facts)
         self._counts = {"transitions": 0, "episodes": 0, "operations": 0}
-        self._file = h5py.File(str(path), "w", libver=LIBVER, userblock_size=BLOCK)
+        # Nobody else knows this file yet, and not every file system can lock one.
+        self._file = h5py.File(str(path), "w", libver=LIBVER, userblock_size=BLOCK, locking=False)
         filters = _Filters(compression)
         self._columns = {
             name: _ColumnWriter(self._file, name, column, config, filters, pool)

@@ -358,19 +358,16 @@ def two_names_for_one_dataset(file: File, rng: Rng) -> None:
         file[first] = file[second]
 
 
-def pipe_beside(path: Path) -> Path:
-    """A pipe that nobody writes to: whoever opens it waits for ever, and is found out."""
-    pipe = path.parent / "pipe"
-    if not pipe.exists():
-        os.mkfifo(pipe)
-    return pipe
+def outside(path: Path) -> Path:
+    """The file that links lead to. It is sound: whoever follows a link finds what is missing."""
+    return path.with_name("outside.h5")
 
 
 def external_link(path: Path, rng: Rng) -> None:
     with h5py.File(str(path), "r+") as file:
         name = str(rng.choice([any_dataset(file, rng), any_group(rng)]))
         del file[name]
-        file[name] = h5py.ExternalLink(str(pipe_beside(path)), "/")
+        file[name] = h5py.ExternalLink(str(outside(path)), name)
     write_seal(path)
 
 
@@ -380,7 +377,7 @@ def external_storage(path: Path, rng: Rng) -> None:
         kind, shape = file[name].dtype, file[name].shape
         size = int(np.prod(shape)) * kind.itemsize
         del file[name]
-        file.create_dataset(name, shape, kind, external=[(str(pipe_beside(path)), 0, size)])
+        file.create_dataset(name, shape, kind, external=[(str(outside(path)), 0, size)])
     write_seal(path)
 
 
@@ -390,7 +387,7 @@ def virtual_dataset(path: Path, rng: Rng) -> None:
         kind, shape = file[name].dtype, file[name].shape
         del file[name]
         layout = h5py.VirtualLayout(shape, kind)
-        layout[:] = h5py.VirtualSource(str(pipe_beside(path)), "data", shape, kind)
+        layout[:] = h5py.VirtualSource(str(outside(path)), name, shape, kind)
         file.create_virtual_dataset(name, layout)
     write_seal(path)
 

@@ -5,13 +5,16 @@ The process is given paths on its input and answers with a line of JSON for each
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import resource
 import select
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from oracle.demos import Demonstrations, DemonstrationsError
 from oracle.demos.about import facts
@@ -40,6 +43,8 @@ def answer(path: Path, digest: str) -> Answer:
         demonstrations = Demonstrations.open(path, verify=True)
         demonstrations.observations(slice(0, 100))
     except DemonstrationsError as error:
+        if isinstance(error.__cause__, MemoryError):
+            return Answer("greedy", str(error))
         text = str(error)
         return Answer("refused" if "\n" not in text and len(text) < 500 else "wordy", text)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
@@ -49,14 +54,45 @@ def answer(path: Path, digest: str) -> Answer:
     return Answer("read" if found == digest else "misread", found)
 
 
-class HostileReader:
-    """The process, started anew when a file brought it down."""
+class OpenWatch:
+    """Notices when anybody opens a file, by Linux's inotify."""
 
-    def __init__(self, digest: str) -> None:
+    _IN_OPEN = 0x20
+
+    def __init__(self, path: Path) -> None:
+        system: Any = ctypes.CDLL(None, use_errno=True)
+        self._queue = system.inotify_init1(os.O_NONBLOCK)
+        if system.inotify_add_watch(self._queue, os.fsencode(path), self._IN_OPEN) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch", str(path))
+
+    def was_opened(self) -> bool:
+        """Whether it was, since this was last asked."""
+        try:
+            return bool(os.read(self._queue, 65536))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        os.close(self._queue)
+
+
+class HostileReader:
+    """The process, started anew when a file brought it down, and a watch over the file outside."""
+
+    def __init__(self, digest: str, outside: Path) -> None:
         self._digest = digest
         self._process: subprocess.Popen[str] | None = None
+        self._watch = OpenWatch(outside)
 
     def read(self, path: Path) -> Answer:
+        """Has a file read."""
+        self._watch.was_opened()
+        answer = self._read(path)
+        if self._watch.was_opened():
+            return Answer("strayed", f"opened the file outside; {answer}")
+        return answer
+
+    def _read(self, path: Path) -> Answer:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -64,7 +100,7 @@ class HostileReader:
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], SECONDS)
         if not ready:
-            self.close()
+            self._stop()
             return Answer("hung", f"no answer after {SECONDS:.0f} s")
         line = process.stdout.readline()
         if not line:
@@ -88,11 +124,15 @@ class HostileReader:
             self._process.stdout.readline()
         return self._process
 
-    def close(self) -> None:
+    def _stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+    def close(self) -> None:
+        self._stop()
+        self._watch.close()
 
 
 def _used_address_space() -> int:

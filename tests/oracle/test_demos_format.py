@@ -118,6 +118,52 @@ def test_a_changed_value_is_found_by_the_digest_on_request(path: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transitions/frame", 1350),
+        ("transitions/symbol", 7),
+        ("transitions/operation", 2),
+        ("transitions/action", 8),
+        ("transitions/taken", 8),
+        ("transitions/mask", 0),
+        ("transitions/outcome", 2),
+        ("transitions/reward", 7),
+        ("transitions/terminated", 1),
+        ("transitions/truncated", 1),
+        ("episodes/start", -1),
+        ("episodes/start", 2**62),
+        ("episodes/length", 2**31 - 1),
+        ("episodes/first_operation", 2**62),
+        ("episodes/operations", 0),
+        ("episodes/seed", -1),
+        ("episodes/end", 0),
+        ("episodes/end", 5),
+        ("episodes/validation", 2),
+        ("episodes/final_frame", 1350),
+        ("episodes/final_symbol", 7),
+        ("episodes/final_operation", 2),
+        ("operations/start", 2**62),
+        ("operations/length", 1),
+        ("operations/episode", 2**62),
+        ("operations/operation", 2),
+        ("operations/fresh", 0),
+        ("operations/operand", 5),
+        ("operations/before", 5),
+        ("operations/after", 5),
+        ("tables/frame", 9),
+        ("tables/terms", 9),
+    ],
+)
+def test_impossible_values_are_refused_without_the_digest(
+    path: Path, tmp_path: Path, name: str, value: int
+) -> None:
+    """What is compiled trusts what was read: a number out of range would be read anywhere."""
+    target = changed(path, tmp_path / "other.h5", name, 0, value)
+    with pytest.raises(DemonstrationsError):
+        Demonstrations.open(target)
+
+
+@pytest.mark.parametrize(
     ("name", "what"),
     [
         ("transitions/frame", "window"),

@@ -148,6 +148,15 @@ def test_train_and_validation_are_apart_and_together_all(demonstrations: Demonst
     )
 
 
+def test_a_single_episode_has_nothing_for_validation(demonstrations: Demonstrations) -> None:
+    empty = demonstrations.first(1).validation
+    assert len(empty) == 0
+    assert empty.observations()["window"].shape[0] == 0
+    assert not list(empty.trajectories())
+    with pytest.raises(ValueError, match="no transitions"):
+        empty.batches(8)
+
+
 def test_batches_hold_every_transition_once_and_are_shuffled_anew(
     demonstrations: Demonstrations,
 ) -> None:

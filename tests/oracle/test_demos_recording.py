@@ -49,6 +49,8 @@ RECIPES = {
     "one operation an episode": Recipe(config(max_operations=1), operations=101),
     "one long episode": Recipe(config(max_operations=10**9), operations=500),
     "transitions": Recipe(operations=None, transitions=5000, seed=7),
+    # Where a mistake ends nothing, the rules must still keep detours from it.
+    "detours without endings": Recipe(config(reward=("step",)), operations=200, epsilon=0.4),
     "other reward": Recipe(config(reward="no_of_sp"), operations=50),
     "modules": Recipe(config(reward=("step", "slide")), operations=50),
 }
