@@ -329,6 +329,70 @@ def test_a_mistake_terminates_unless_told_otherwise(actions: list[Action], end: 
         assert info["reward_terms"]["wrong"] == -1.0
 
 
+def test_a_wrong_reset_ends_its_operation_all_the_same() -> None:
+    """It is done, though not solved, whether or not the mistake ends the episode."""
+    for on_error in ("terminate", "continue"):
+        env = make(expression="5+1", on_error=on_error)
+        env.reset()
+        while env.batch.scalars[0]["digit_index"] >= 0:
+            env.step(right_action(env.batch, 0))
+        assert env.batch.scalars[0]["signpost"] == 1
+        _, _, terminated, _, info = env.step(Action.SUBMIT)
+        assert info["outcomes"]["submit"] == -1
+        assert (info["operations_done"], info["operations_solved"]) == (1, 0)
+        assert terminated == (on_error == "terminate")
+
+
+@pytest.mark.parametrize(
+    ("settings", "mistake"),
+    [
+        ({"expression": "3-2"}, []),
+        # 2 + 2 + 2 fits on two columns in base 3; 8 + 2, after a slide too many, does not.
+        (
+            {"columns": 2, "base": 3, "expression": "2+2+2"},
+            [Action.RIGHT, Action.DOWN, Action.DOWN, Action.SLIDE, Action.LEFT, Action.SLIDE],
+        ),
+    ],
+    ids=["below zero", "too large"],
+)
+def test_a_given_operation_that_no_longer_fits_ends_on_capacity(
+    settings: dict[str, Any], mistake: list[Action]
+) -> None:
+    """After a mistake, at the submit of the reset that its symbol asks for."""
+    env = make(on_error="continue", **settings)
+    env.reset()
+    for action in mistake:
+        env.step(action)
+    _, _, terminated, _, info = env.step(Action.SUBMIT)
+    assert not terminated
+    assert info["outcomes"]["submit"] == -1
+    _, _, terminated, truncated, info = env.step(Action.SUBMIT)
+    assert (terminated, truncated, info["end"]) == (True, False, "CAPACITY")
+    assert info["operations_done"] == 1
+
+
+def test_a_reload_is_counted_and_looks_like_a_start() -> None:
+    env = make(operations="subtract", columns=3, base=3, max_digits=2)
+    _, info = env.reset(seed=0)
+    # From 0 there is nothing to subtract: the first one comes at once.
+    assert info["reloads"] == 1
+    met = 0
+    for _ in range(2000):
+        reloads = info["reloads"]
+        observation, _, terminated, truncated, info = env.step(right_action(env.batch, 0))
+        assert not terminated
+        assert not truncated
+        if info["reloads"] > reloads:
+            met += 1
+            scalars = env.batch.scalars[0]
+            assert [int(scalars[name]) for name in ("finger_column", "signpost")] == [0, 0]
+            frames = observation["window"].reshape(env.config.window_shape)
+            assert all(np.array_equal(frame, frames[0]) for frame in frames)
+            assert not observation["previous_action"].any()
+            assert env.batch.digits[0, -1] > 0
+    assert met > 10
+
+
 @pytest.mark.parametrize("start", [0, 1, 4321, 5**10 - 1])
 def test_a_given_start_is_shown(start: int) -> None:
     env = make(start=start)
