@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracle.demos import Demonstrations, Recipe, record
-from tests.oracle.hostile_files import DAMAGES, Damage
+from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record
+from tests.oracle.hostile_files import (
+    DAMAGES,
+    Damage,
+    cycle_of_soft_links,
+    external_link,
+    soft_link,
+)
 from tests.oracle.hostile_reader import HostileReader
 
 FILES = 200
@@ -63,6 +69,13 @@ def test_two_hundred_spoilt_files(sound: Path, reader: HostileReader, tmp_path: 
             assert damage.__name__ in MAY_BE_READ or damage.__name__.startswith("forged_")
         kinds.add(damage.__name__)
     assert kinds == {damage.__name__ for damage in DAMAGES}
+
+
+@pytest.mark.parametrize("damage", [soft_link, cycle_of_soft_links, external_link])
+def test_links_are_refused_as_such(damage: Damage, sound: Path, tmp_path: Path) -> None:
+    shutil.copy(sound, tmp_path / "outside.h5")
+    with pytest.raises(DemonstrationsError, match="links are not followed"):
+        Demonstrations.open(spoilt(sound, damage, tmp_path, 0))
 
 
 def test_a_sound_file_is_read(sound: Path, reader: HostileReader) -> None:
