@@ -20,6 +20,7 @@ import pytest
 
 from oracle.demos import Demonstrations, Recipe, record
 from oracle.demos.writer import FileWriter
+from tests.oracle.killable import finished_shards
 
 ROOT = Path(__file__).parents[2]
 RECIPE = Recipe(operations=1000, epsilon=0.05, seed=5)
@@ -44,12 +45,15 @@ class Warm:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def record(self, path: Path, kill_after: float | None = None) -> int:
-        """Records, and kills that; returns the exit status."""
+    def record(
+        self, path: Path, kill_after: float | None = None, kill_at_shards: int | None = None
+    ) -> int:
+        """Records, and kills that, so long after so many shards; returns the exit status."""
         order = {
             "recipe": RECIPE.to_dict(),
             "path": str(path),
             "operations_per_shard": PER_SHARD,
+            "kill_at_shards": kill_at_shards,
             "kill_after": kill_after,
         }
         assert self.process.stdin is not None
@@ -77,10 +81,15 @@ def test_killed_at_random_points_it_ends_with_the_digest_of_an_undisturbed_run(
     kills, finished, shards_found = 0, 0, set()
     path.unlink()
     while kills < KILLS:
-        status = warm.record(path, kill_after=float(rng.uniform(0, 1.1 * duration)))
+        if kills % 2:
+            status = warm.record(path, kill_after=float(rng.uniform(0, 1.1 * duration)))
+        else:
+            # Whatever the speed of the machine, half of the kills meet shards being written.
+            after = float(rng.uniform(0, 0.02 * duration))
+            status = warm.record(path, after, kill_at_shards=finished_shards(path) + 1)
         assert status in (0, -signal.SIGKILL)
         kills += status != 0
-        shards_found.add(len(list(path.with_name("some.h5.shards").glob("*.h5"))))
+        shards_found.add(finished_shards(path))
         if path.exists():
             # It is there as a whole or not at all, whether the run ended or was killed after.
             assert Demonstrations.open(path, verify=True).content_digest() == undisturbed.digest
