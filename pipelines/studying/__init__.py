@@ -1,0 +1,1 @@
+"""The study of supervision: its grid, its records, what runs the cells, and what they say."""
