@@ -500,8 +500,8 @@ def _paper_claims(grids: Sequence[Grid]) -> Table:
         "How much longer the longest run during training is, in the paper and here (difference "
         "of interquartile means over seeds, 95 % bootstrap interval). Reproduced: the interval "
         "lies above 0; opposite: below; not decided: 0 is in it, or there are fewer than "
-        f"{FEWEST_SEEDS} seeds. With the fewest and the most demonstrations of each comparison, and "
-        "for the rows that it has.",
+        f"{FEWEST_SEEDS} seeds. With the fewest and the most demonstrations of each comparison, "
+        "and for the rows that it has.",
         ("claim", "comparison", "demonstrations", "the paper", "here", "reproduced?"),
         tuple(rows),
     )
