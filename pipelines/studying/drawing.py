@@ -123,6 +123,8 @@ def drawn(
             files[0],
             lambda file: figure.savefig(file, format="png", dpi=SCREEN_DPI, metadata=bare),
         )
+        # Laid out once, the same on both.
+        figure.set_layout_engine("none")
         undated: Any = {"CreationDate": None, "Creator": None, "Producer": None}
         write_whole(files[1], lambda file: figure.savefig(file, format="pdf", metadata=undated))
     return Picture(key, title, alt, files)
