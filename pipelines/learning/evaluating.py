@@ -66,8 +66,10 @@ class Evaluator:
         *,
         with_set: bool = True,
         long_operations: int = 2000,
+        seed: int = EVALUATION_SEED,
     ) -> None:
         self.world = world
+        self.seed = seed
         self.episodes = episodes
         self.long_operations = long_operations
         small = world.base <= LARGEST_BASE and world.frames <= MOST_FRAMES
@@ -79,9 +81,9 @@ class Evaluator:
         """Evaluates; the policy's weights stay as they are."""
         table = GreedyTable(policy, self.world.base, self.world.frames)
         wrong = None if self.observations is None else self._wrong(table, self.observations)
-        score: TrainingScore = training_score(table, self.world, self.episodes, EVALUATION_SEED)
+        score: TrainingScore = training_score(table, self.world, self.episodes, self.seed)
         digits = LONG_DIGITS
-        errors = long_score(table, digits, self.long_operations, EVALUATION_SEED)
+        errors = long_score(table, digits, self.long_operations, self.seed)
         return Evaluation(
             step=step,
             accuracy=score.accuracy,

@@ -38,7 +38,7 @@ class Cell:
     #: Environment steps of reinforcement learning; 0: none.
     steps: int
     seed: int
-    #: Settings of the run that differ from those of its preset.
+    #: Everything that decides the run, down to the presets' values.
     settings: dict[str, Any]
 
     @property

@@ -1,0 +1,147 @@
+"""How much supervision does an agent need? Trains the cells of a grid and says what they show.
+
+Every finished cell is a record in the store, and is never run again: a study that was killed goes
+on when it is started again, a larger grid adds to what there is. --status shows how far it is.
+Tables and figures are written beside the records.
+
+With --scheduler the cells are run by a Dask cluster: start `dask scheduler`, and on each machine
+`dask worker ADDRESS --nthreads 1 --nworkers N`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from pipelines.command_line import EXIT_INTERRUPTED, option, run, shown_path
+from pipelines.learning.demonstrations import recorded_file
+from pipelines.studying.cells import WorkFolder, run_cell, settings_of
+from pipelines.studying.engines import DaskCluster, Done, Engine, LocalProcesses
+from pipelines.studying.grid import Grid
+from pipelines.studying.records import Cell, Record
+from pipelines.studying.report import write_report
+from pipelines.studying.status import Running, status_lines
+from pipelines.studying.store import Store, being_written, open_store, read_store
+
+EXAMPLE = "python -m pipelines.study --workers 2"
+GRID = Path(__file__).parent / "studying" / "grids" / "study.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to study, where, and by whom."""
+
+    grid: Path = option(GRID, "file of the grid")
+    comparisons: tuple[str, ...] = option((), "comparisons of the grid to run (default: all)")
+    store: Path = option(Path("results/study"), "folder of records, tables and figures")
+    work_folder: Path = option(Path("runs/study"), "folder of clones, and of runs under way")
+    workers: int = option(2, "processes of this machine")
+    scheduler: str | None = option(None, "address of a Dask scheduler to run the cells")
+    status: bool = option(False, "say what is done, and run nothing")
+    report_only: bool = option(False, "write tables and figures of what is done, and run nothing")
+    progress: bool = option(sys.stderr.isatty(), "show a progress bar")
+
+
+def main(options: Options, argv: Sequence[str] | None = None) -> int:
+    """Runs what is left of a study."""
+    cells = chosen_cells(options)
+    work = WorkFolder(options.work_folder)
+    if options.status:
+        contents = read_store(options.store)
+        running = Running(work.path).read() if being_written(options.store) else {}
+        print("\n".join(status_lines(cells, contents, running, options.workers)))
+        return 0
+    command = shlex.join(["python", "-m", "pipelines.study", *(argv or sys.argv[1:])])
+    if not options.report_only:
+        status = _run(options, cells, work)
+        if status:
+            return status
+    contents = read_store(options.store)
+    records = [contents.records[cell.key] for cell in cells if cell.key in contents.records]
+    if not records:
+        raise ValueError(f"{shown_path(options.store)} has no records of this grid yet")
+    for path in write_report(records, options.store, command):
+        print(f"written: {shown_path(path)}")
+    return 1 if any(cell.key in contents.failures for cell in cells) else 0
+
+
+def chosen_cells(options: Options) -> list[Cell]:
+    """The cells of the grid, or of some of its comparisons."""
+    cells = Grid.load(options.grid).cells
+    known = sorted({cell.comparison for cell in cells})
+    for name in options.comparisons:
+        if name not in known:
+            raise ValueError(f"comparison {name!r} is not in the grid: give {', '.join(known)}")
+    return [cell for cell in cells if cell.comparison in (options.comparisons or known)]
+
+
+def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
+    with open_store(options.store) as (store, damage):
+        if damage:
+            print(damage)
+        left = [cell for cell in cells if cell.key not in store.contents.records]
+        print(f"{len(cells)} cells, {len(cells) - len(left)} done already")
+        if not left:
+            return 0
+        engine: Engine = (
+            DaskCluster(options.scheduler) if options.scheduler else LocalProcesses(options.workers)
+        )
+        _record_demonstrations(left)
+        try:
+            _run_left(engine, left, store, work, progress=options.progress)
+        except KeyboardInterrupt:
+            print(
+                "interrupted; what is done is kept, the same command goes on from there",
+                file=sys.stderr,
+            )
+            return EXIT_INTERRUPTED
+    return 0
+
+
+def _record_demonstrations(cells: list[Cell]) -> None:
+    """Recorded before there are workers, who would all want to."""
+    kinds = {cell.operations: cell for cell in cells if cell.demonstrations}
+    for cell in kinds.values():
+        recorded_file(settings_of(cell), print)
+
+
+def _run_left(
+    engine: Engine, left: list[Cell], store: Store, work: WorkFolder, *, progress: bool
+) -> None:
+    running = Running(work.path)
+    with tqdm(total=len(left), desc="study", unit="cell", disable=not progress) as bar, running:
+        for done in engine.run(partial(run_cell, work=work), left, running.add):
+            if done.record is not None:
+                store.add(done.record)
+            else:
+                store.add_failure(done.cell, done.error or "")
+            running.remove(done.cell)
+            bar.update()
+            tqdm.write(f"{len(store.contents.records)}: {done_line(done)}", file=sys.stdout)
+            sys.stdout.flush()
+
+
+def done_line(done: Done) -> str:
+    """A cell and what came of it."""
+    if done.record is None:
+        return f"{done.cell.name}: failed: {done.error}"
+    return f"{done.cell.name}: {_result(done.record)}"
+
+
+def _result(record: Record) -> str:
+    before = "" if record.clone is None else f"{record.clone.accuracy:.2%} -> "
+    exact = ", exact" if record.final.exact else ""
+    return (
+        f"{before}{record.final.accuracy:.2%}, {record.final.wrong:,} wrong{exact}, "
+        f"{record.seconds['all']:.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, Options, __doc__, EXAMPLE))

@@ -1,0 +1,245 @@
+"""Runs a cell: trains as it says, then measures what came out on operations of its own.
+
+Training is watched with some episodes, and keeps the policy that did best on them. Scores are
+taken from others, so that the choice cannot flatter them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from abacus.batch import AbacusBatch
+from abacus.rules import AbacusConfig
+from oracle.certificate import certify
+from pipelines.evaluation.greedy import GreedyTable
+from pipelines.evaluation.quick import step_limit
+from pipelines.learning.dagger import run_dagger
+from pipelines.learning.demonstrations import open_demonstrations
+from pipelines.learning.dqn import run_dqn
+from pipelines.learning.evaluating import Evaluation, Evaluator
+from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.publish import load_policy
+from pipelines.learning.runs import CHECKPOINT, RunFolder
+from pipelines.learning.settings import Settings
+from pipelines.learning.studies import seconds_at
+from pipelines.learning.training import Training
+from pipelines.studying.clones import COMMAND, branch, cloned_run
+from pipelines.studying.records import Arm, Cell, CurvePoint, Record, Score
+
+#: Episodes that no training is watched with.
+SCORE_SEED = 2_000_003
+SCORE_EPISODES = 2000
+SCORE_LONG_OPERATIONS = 10_000
+#: The longest run is that of so many episodes, each cut after so many operations.
+RUN_EPISODES = 100
+RUN_LIMIT = 2000
+PROCESSOR_CLOCK = "time/ppo_processor_seconds"
+
+#: torch has one generator a process: cells that share a process take turns.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """Where clones are kept, and runs until they are done."""
+
+    path: Path
+
+    @property
+    def clones(self) -> Path:
+        return self.path / "clones"
+
+    def run(self, cell: Cell) -> Path:
+        """The run of a cell: one that was broken off goes on from its checkpoint."""
+        return self.path / "cells" / cell.key
+
+
+def run_cell(cell: Cell, work: WorkFolder) -> Record:
+    """Trains and measures."""
+    with _ONE_AT_A_TIME:
+        torch.set_num_threads(1)
+        started, settings = time.perf_counter(), settings_of(cell)
+        trained = _ARMS[cell.arm](cell, settings, work)
+        score = _scorer(settings.world())
+        record = Record(
+            cell=cell,
+            clone=None if trained.clone is None else score(trained.clone),
+            final=score(trained.final),
+            last=score(trained.last),
+            curve=tuple(trained.curve),
+            longest_training_run=trained.longest_training_run,
+            labels=trained.labels,
+            seconds=trained.seconds | {"all": time.perf_counter() - started},
+        )
+        shutil.rmtree(work.run(cell), ignore_errors=True)
+        return record
+
+
+def settings_of(cell: Cell) -> Settings:
+    """The settings of a cell's run."""
+    names = {field.name for field in fields(Settings)}
+    values = {name: value for name, value in cell.settings.items() if name in names}
+    return Settings.from_json(json.dumps(values))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What an arm hands over to be measured."""
+
+    clone: AbacusPolicy | None
+    final: AbacusPolicy
+    last: AbacusPolicy
+    curve: list[CurvePoint]
+    longest_training_run: int
+    labels: int
+    seconds: dict[str, float]
+
+
+def _cloning(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
+    path = cloned_run(settings, work.clones)
+    # It is done: this reads what came of it.
+    outcome = Training(RunFolder(path, settings), _silent).run()
+    clone = load_policy(path / "clone")
+    curve = [_point(outcome.evaluations[0], 0.0)]
+    return Trained(clone, clone, clone, curve, 0, _labels(settings), outcome.seconds)
+
+
+def _ppo(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
+    path = work.run(cell)
+    if (path / CHECKPOINT).is_file():
+        run = RunFolder(path, settings)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+        if cell.demonstrations:
+            run = branch(settings, cloned_run(settings, work.clones), path)
+        else:
+            run = RunFolder.create(path, settings, COMMAND)
+    outcome = Training(run, _silent).run()
+    return Trained(
+        clone=load_policy(path / "clone") if cell.demonstrations else None,
+        final=load_policy(path / "best"),
+        last=load_policy(path / "last"),
+        curve=[
+            _point(evaluation, seconds_at(path, evaluation.step, PROCESSOR_CLOCK) or 0.0)
+            for evaluation in outcome.evaluations
+        ],
+        longest_training_run=outcome.longest_training_run,
+        labels=_labels(settings) if cell.demonstrations else 0,
+        seconds=outcome.seconds,
+    )
+
+
+def _dagger(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
+    outcome = run_dagger(settings, cell.labels)
+    policy, seconds = outcome.policy, {"cloning": outcome.seconds}
+    return Trained(None, policy, policy, [], 0, outcome.labels, seconds)
+
+
+def _dqn(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
+    evaluator = Evaluator(settings.world(), settings.eval_episodes)
+    outcome = run_dqn(settings, cell.arm == "dqn", evaluator)
+    return Trained(
+        clone=None,
+        final=outcome.best,
+        last=outcome.last,
+        curve=[
+            _point(evaluation, seconds)
+            for evaluation, seconds in zip(
+                outcome.evaluations, outcome.seconds_at_evaluation, strict=True
+            )
+        ],
+        longest_training_run=outcome.longest_training_run,
+        labels=0,
+        seconds={"ppo": outcome.seconds_at_evaluation[-1]},
+    )
+
+
+_ARMS: dict[Arm, Callable[[Cell, Settings, WorkFolder], Trained]] = {
+    "cloning": _cloning,
+    "ppo": _ppo,
+    "dagger": _dagger,
+    "dqn": _dqn,
+    "dqn_unmasked": _dqn,
+}
+
+
+def _labels(settings: Settings) -> int:
+    """Transitions of the demonstrations that were cloned."""
+    return len(open_demonstrations(settings, _silent))
+
+
+def _point(evaluation: Evaluation, seconds: float) -> CurvePoint:
+    return CurvePoint(
+        step=evaluation.step,
+        seconds=round(seconds, 1),
+        accuracy=evaluation.accuracy,
+        long_error_rate=evaluation.long_error_rate,
+        wrong=evaluation.wrong or 0,
+    )
+
+
+class Scorer:
+    """Scores policies of one world."""
+
+    def __init__(self, world: AbacusConfig) -> None:
+        self.world = world
+        self.evaluator = Evaluator(
+            world, SCORE_EPISODES, long_operations=SCORE_LONG_OPERATIONS, seed=SCORE_SEED
+        )
+        #: A clone is scored for every cell that starts from it, and may stay the best.
+        self._known: dict[str, Score] = {}
+
+    def __call__(self, policy: AbacusPolicy) -> Score:
+        """The score of a policy."""
+        weights = _digest(policy)
+        if weights not in self._known:
+            self._known[weights] = self._score(policy)
+        return self._known[weights]
+
+    def _score(self, policy: AbacusPolicy) -> Score:
+        evaluation = self.evaluator(policy, 0)
+        wrong = evaluation.wrong or 0
+        return Score(
+            accuracy=evaluation.accuracy,
+            long_error_rate=evaluation.long_error_rate,
+            wrong=wrong,
+            longest_run=self._longest_run(policy),
+            exact=wrong == 0 and self._certified(policy),
+        )
+
+    def _longest_run(self, policy: AbacusPolicy) -> int:
+        world = replace(self.world, max_operations=RUN_LIMIT)
+        batch = AbacusBatch(world, RUN_EPISODES, autoreset=False)
+        batch.reset(SCORE_SEED)
+        table = GreedyTable(policy, world.base, world.frames)
+        outcome = table.run(batch, step_limit(world, RUN_LIMIT))
+        return int(outcome.solved.max())
+
+    def _certified(self, policy: AbacusPolicy) -> bool:
+        return certify(policy, base=self.world.base, frames=self.world.frames).exact
+
+
+def _digest(policy: AbacusPolicy) -> str:
+    digest = hashlib.sha256()
+    for tensor in policy.state_dict().values():
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _scorer(world: AbacusConfig) -> Scorer:
+    return Scorer(world)
+
+
+def _silent(line: str) -> None:
+    pass

@@ -1,0 +1,220 @@
+"""Engines that run cells: processes here, or the workers of a Dask cluster.
+
+An engine yields every cell with its record, or with the reason why there is none. A worker that
+dies takes its cell with it, which is run again by another.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pipelines.studying.records import Cell, Record
+
+#: How often a cell is started, if its workers die.
+ATTEMPTS = 3
+#: Seconds to wait for a scheduler before it counts as unreachable.
+PATIENCE = 10.0
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+#: What workers run: it has to be a function that they can import.
+Work = Callable[[Cell], Record]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A cell that an engine is through with."""
+
+    cell: Cell
+    record: Record | None
+    #: Why there is no record.
+    error: str | None = None
+
+
+class Engine(Protocol):
+    """Runs cells, several at a time."""
+
+    #: Cells that are run at the same time.
+    workers: int
+
+    def run(
+        self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
+    ) -> Iterator[Done]:
+        """Every cell, as they get done; `started` is told where the engine knows."""
+        ...
+
+
+class LocalProcesses:
+    """Processes of this machine, with one thread of torch each."""
+
+    def __init__(self, workers: int) -> None:
+        if workers < 1:
+            raise ValueError(f"workers={workers} is not allowed: give 1 or more")
+        self.workers = workers
+
+    def run(
+        self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
+    ) -> Iterator[Done]:
+        """See `Engine`."""
+        waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
+        done: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        stop = threading.Event()
+        for cell in cells:
+            waiting.put(cell)
+        # A process pool dies as a whole when one process does, so each worker is a pool of its own.
+        threads = [
+            threading.Thread(target=_serve, args=(work, waiting, done, started, stop), daemon=True)
+            for _ in range(min(self.workers, len(cells)))
+        ]
+        with _one_thread_each():
+            for thread in threads:
+                thread.start()
+            try:
+                for _ in cells:
+                    yield done.get()
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+
+
+def _serve(
+    work: Work,
+    waiting: queue.SimpleQueue[Cell],
+    done: queue.SimpleQueue[Done],
+    started: Callable[[Cell], None],
+    stop: threading.Event,
+) -> None:
+    """One worker: takes cells until there are none."""
+    pool = _new_pool()
+    while not stop.is_set():
+        try:
+            cell = waiting.get_nowait()
+        except queue.Empty:
+            break
+        started(cell)
+        for _ in range(ATTEMPTS):
+            result = _attempt(pool, work, cell, stop)
+            if result is not None or stop.is_set():
+                break
+            pool = _new_pool()
+        done.put(result or Done(cell, None, f"its worker died {ATTEMPTS} times"))
+    if stop.is_set():
+        _kill(pool)
+    pool.shutdown()
+
+
+def _attempt(
+    pool: ProcessPoolExecutor, work: Work, cell: Cell, stop: threading.Event
+) -> Done | None:
+    """What came of the cell; None if the worker died, or has to stop."""
+    future = pool.submit(work, cell)
+    while not stop.is_set():
+        try:
+            return Done(cell, future.result(timeout=0.2))
+        except TimeoutError:
+            continue
+        except BrokenProcessPool:
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever a cell fails of, the others go on
+            return Done(cell, None, _line(error))
+    return None
+
+
+def _new_pool() -> ProcessPoolExecutor:
+    # Spawned and not forked: a fork would share the state of torch's threads.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; the study alone decides what it means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _kill(pool: ProcessPoolExecutor) -> None:
+    """Breaks a cell off: a pool has no public way to, and would wait for it to end."""
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes that are started here compute with one thread."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class DaskCluster:
+    """The workers of a Dask scheduler, each started as `dask worker ADDRESS --nthreads 1`.
+
+    The project has to be installed where they run. A worker that dies is the scheduler's business:
+    it gives the cell to another one.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise ValueError("--scheduler needs Dask: pip install 'virtual-abacus[dask]'") from None
+        client: Any = Client
+        try:
+            self.client = client(address, timeout=PATIENCE, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ValueError(
+                f"no Dask scheduler answers at {address} ({_line(error)}): start one with "
+                "'dask scheduler', or leave --scheduler out"
+            ) from None
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers there are now."""
+        threads: dict[str, int] = self.client.nthreads()
+        return max(1, sum(threads.values()))
+
+    def run(
+        self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
+    ) -> Iterator[Done]:
+        """See `Engine`; when cells start is not told."""
+        from distributed import as_completed
+
+        completed: Any = as_completed
+        by_key = {cell.key: cell for cell in cells}
+        # Earlier cells have a higher priority, as others build on them.
+        futures = [
+            self.client.submit(work, cell, key=cell.key, pure=False, priority=-number)
+            for number, cell in enumerate(cells)
+        ]
+        try:
+            for future in completed(futures):
+                cell = by_key[future.key]
+                if future.status == "finished":
+                    yield Done(cell, future.result())
+                else:
+                    yield Done(cell, None, _line(future.exception()))
+                future.release()
+        finally:
+            self.client.cancel(futures)
+            self.client.close()
+
+
+def _line(error: BaseException | None) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

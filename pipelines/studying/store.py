@@ -1,0 +1,192 @@
+"""The store of a study: one line a record, added at the end, safe against kills.
+
+The file `records.jsonl` opens with a line that names its format. Every other line carries a
+checksum; a line that a kill cut short is recognised, put aside and said. One process at a time
+writes; anyone may read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pipelines.command_line import shown_path
+from pipelines.studying.records import Cell, Record
+
+FILE = "records.jsonl"
+FORMAT, VERSION = "abacus-study-records", 1
+_HEADER = json.dumps({"format": FORMAT, "version": VERSION}) + "\n"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that could not be run to its end."""
+
+    cell: Cell
+    error: str
+
+
+@dataclass
+class Contents:
+    """What a store holds."""
+
+    records: dict[str, Record] = field(default_factory=dict)
+    #: Cells that failed, and were not done since.
+    failures: dict[str, Failure] = field(default_factory=dict)
+    #: Bytes up to the end of the last whole line, and those after it.
+    whole: int = 0
+    damaged: int = 0
+
+
+def read_store(folder: Path) -> Contents:
+    """Everything up to the last whole line; ValueError for a file of another kind."""
+    path = folder / FILE
+    contents = Contents()
+    if not path.is_file():
+        return contents
+    data = path.read_bytes()
+    if not data or _HEADER.encode().startswith(data):
+        # Killed while the first line was written, which says nothing that we do not know.
+        contents.damaged = len(data)
+        return contents
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
+        if number == 1:
+            _check_header(line, path)
+        elif not _take(line, contents):
+            _check_tail(data, contents.whole + len(line), path, number)
+            break
+        contents.whole += len(line)
+    contents.damaged = len(data) - contents.whole
+    return contents
+
+
+def _check_header(line: bytes, path: Path) -> None:
+    try:
+        header = json.loads(line)
+        known = header["format"] == FORMAT
+    except (ValueError, TypeError, KeyError):
+        known = False
+    if not known:
+        raise ValueError(f"{shown_path(path)} is not the store of a study: give another --store")
+    if header.get("version") != VERSION:
+        raise ValueError(
+            f"{shown_path(path)} is a store of version {header.get('version')}, this is {VERSION}: "
+            "give another --store"
+        )
+
+
+def _take(line: bytes, contents: Contents) -> bool:
+    """Whether the line is whole, and what it says."""
+    try:
+        checksum, text = line.decode().rstrip("\n").split(" ", 1)
+        if not line.endswith(b"\n") or checksum != _checksum(text):
+            return False
+        values = json.loads(text)
+    except ValueError:
+        return False
+    if "failed" in values:
+        failure = Failure(Cell(**values["failed"]), values["error"])
+        contents.failures[failure.cell.key] = failure
+        return True
+    record = Record.from_dict(values["record"])
+    contents.records[record.cell.key] = record
+    contents.failures.pop(record.cell.key, None)
+    return True
+
+
+def _check_tail(data: bytes, after: int, path: Path, number: int) -> None:
+    """A kill damages nothing but the end; whole lines behind a damaged one mean something else."""
+    for line in data[after:].splitlines(keepends=True):
+        if _take(line, Contents()):
+            raise ValueError(
+                f"{shown_path(path)} is damaged in line {number}, before records that are whole: "
+                "take the line out, or give another --store"
+            )
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+class Store:
+    """A store that is open for writing; see `open_store`."""
+
+    def __init__(self, file: BinaryIO, contents: Contents) -> None:
+        self._file = file
+        self.contents = contents
+
+    def add(self, record: Record) -> None:
+        """Keeps a record: when this returns it is on the disk."""
+        self._append({"record": record.to_dict()})
+        self.contents.records[record.cell.key] = record
+        self.contents.failures.pop(record.cell.key, None)
+
+    def add_failure(self, cell: Cell, error: str) -> None:
+        """Keeps that a cell failed; the next study tries it again."""
+        self._append({"failed": asdict(cell), "error": error})
+        self.contents.failures[cell.key] = Failure(cell, error)
+
+    def _append(self, values: dict[str, Any]) -> None:
+        text = json.dumps(values, separators=(",", ":"))
+        self._file.write(f"{_checksum(text)} {text}\n".encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextmanager
+def open_store(folder: Path) -> Iterator[tuple[Store, str | None]]:
+    """The store of a folder for writing, and what had to be put aside; one writer at a time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another study is writing to {shown_path(path)}: wait for it, or give another "
+                "--store (--status shows how far it is)"
+            ) from None
+        contents = read_store(folder)
+        said = _put_aside(path, contents) if contents.damaged else None
+        if contents.whole == 0:
+            file.write(_HEADER.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        yield Store(file, contents), said
+
+
+def _put_aside(path: Path, contents: Contents) -> str:
+    """Cuts the damaged end off, and keeps it beside the store."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    with path.open("rb+") as file:
+        file.seek(contents.whole)
+        aside.write_bytes(file.read())
+        file.truncate(contents.whole)
+        os.fsync(file.fileno())
+    kept = len(contents.records)
+    return (
+        f"{shown_path(path)} was damaged at its end: {kept} records are whole, the last "
+        f"{contents.damaged} bytes were put into {shown_path(aside)}"
+    )
+
+
+def being_written(folder: Path) -> bool:
+    """Whether a study is writing to the store now."""
+    path = folder / FILE
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
