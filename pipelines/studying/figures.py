@@ -41,7 +41,7 @@ from pipelines.studying.groups import (
     seeds_said,
     split,
 )
-from pipelines.studying.records import Record, Score
+from pipelines.studying.records import REWARDED, Record, Score
 from pipelines.studying.statistics import (
     BEYOND,
     Estimate,
@@ -538,7 +538,8 @@ def _draw_labels(
 
 
 def _dqn(comparison: str, records: Sequence[Record], folder: Path) -> Picture:
-    chosen = [r for r in records if r.curve and not r.cell.demonstrations]
+    rewarded = [r for r in records if r.cell.arm in REWARDED and r.curve]
+    chosen = [r for r in rewarded if not r.cell.demonstrations]
     grid = grid_of(comparison, chosen)
     levels = list(dict.fromkeys((kind.reward, kind.operations) for kind in grid.kinds))
     by_arm = split(chosen, lambda record: record.cell.arm)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from abacus.reward import LEVELS
 from abacus.rules import Operations
@@ -69,16 +68,17 @@ def checked(records: Sequence[Record]) -> list[Record]:
     were seeds of one.
     """
     once = sorted({record.cell.key: record for record in records}.values(), key=_place)
-    seen: dict[tuple[object, ...], str] = {}
+    seen: dict[tuple[object, ...], dict[str, Any]] = {}
     for record in once:
         cell = record.cell
-        setting = (cell.comparison, cell.arm, cell.demonstrations, cell.reward, cell.operations)
-        ran = f"{cell.steps:,} steps, {json.dumps(cell.settings, sort_keys=True)}"
-        before = seen.setdefault((*setting, cell.labels), ran)
-        if ran != before:
+        setting = (cell.comparison, kind_of(record), cell.demonstrations, cell.labels)
+        ran = {"steps": cell.steps, **cell.settings, "seed": None}
+        before = seen.setdefault(setting, ran)
+        differing = [name for name in {**before, **ran} if before.get(name) != ran.get(name)]
+        if differing:
             raise ValueError(
-                f"records of {cell.name!r} were run in two ways ({before}; {ran}): give those of "
-                "one grid"
+                f"{cell.name!r} was run with another {', '.join(differing)} than other seeds of "
+                "it: give the records of one grid"
             )
     return once
 
