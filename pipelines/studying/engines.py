@@ -203,7 +203,7 @@ class DaskCluster:
             for number, cell in enumerate(cells)
         ]
         try:
-            for future in completed(futures):
+            for future in completed(futures, loop=self.client.loop):
                 cell = by_key[future.key]
                 if future.status == "finished":
                     yield Done(cell, future.result())
