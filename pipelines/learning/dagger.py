@@ -26,7 +26,10 @@ Choices that were measured, with 3,000 labels in base 5 and one seed, by operati
 | so, mistakes do not end the episode | 0 % | 1,039 |
 
 A learner that knows little runs to and fro in front of one observation until the steps are used up,
-and labels are spent on what is known; the teacher's steps between take it on.
+and labels are spent on what is known; the teacher's steps between take it on. After a mistake that
+does not end the episode, states look like those of the algorithm and ask for something else: in
+such lessons the most frequent answer was wrong for 120 of 1,407 observations of the complete set,
+where mistakes end the episode for 1 of 1,714.
 """
 
 from __future__ import annotations
