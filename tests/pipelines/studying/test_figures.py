@@ -139,7 +139,7 @@ def test_the_longest_comparison_with_and_without_has_the_curves(drawings: Drawer
     short = [record(demonstrations=n, curve=line, comparison="short") for n in (0, 1, 2)]
     longer = [record(demonstrations=n, curve=line, comparison="long", steps=9000) for n in (0, 40)]
     without = [record(demonstrations=0, curve=line, comparison="dqn", steps=99_000)]
-    assert "9,000 steps" in title(drawings([*short, *longer, *without])["curves_levels"])
+    assert " 9,000 steps" in title(drawings([*short, *longer, *without])["curves_levels"])
 
 
 def test_what_ppo_added_says_how_many_rose(drawings: Drawer) -> None:

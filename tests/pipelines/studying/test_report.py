@@ -20,7 +20,8 @@ COMMAND = "python -m pipelines.study --report"
 def report(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     records = [r for r in study((0, 10), seeds_of_each=3, points=2) if r.cell.reward == "none"]
     records += seeds([0.7, 0.8, 0.9], demonstrations=0, curve=((0, 0.0), (1000, 0.8)))
-    return write_report(records, tmp_path_factory.mktemp("report"), COMMAND)
+    # The first was recorded twice.
+    return write_report([*records, records[0]], tmp_path_factory.mktemp("report"), COMMAND)
 
 
 def test_every_file_that_is_named_is_there(report: list[Path]) -> None:
@@ -48,6 +49,8 @@ def test_the_numbers_are_json_that_any_reader_takes(report: list[Path]) -> None:
     text = (report[0].parent / SUMMARY_FILE).read_text()
     numbers = json.loads(text, parse_constant=refuse)
     assert numbers["command"] == COMMAND
+    assert numbers["records"] == sum(part["records"] for part in numbers["comparisons"].values())
+    assert numbers["records"] == 3 * 3 + 4 * 3 + 3
     assert set(numbers["comparisons"]) == {"supervision", "teachers"}
 
 

@@ -185,7 +185,7 @@ def test_whether_the_order_is_the_papers_is_computed() -> None:
     assert ours["order reproduced? (best)"] == "no"
     assert ours["order reproduced? (mean)"] == "yes"
     assert order_reproduced([1, 3, 2, None, None]) == "yes (of 3 columns)"
-    assert order_reproduced([2, 2, 1, None, None]) == "no (of 3 columns)"
+    assert order_reproduced([1, 2, 2, None, None]) == "no (of 3 columns)"
     assert order_reproduced([1, None, None, None, None]) == "-"
 
 
