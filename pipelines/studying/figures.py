@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ from pipelines.studying.groups import (
 from pipelines.studying.records import REWARDED, Record, Score
 from pipelines.studying.statistics import (
     BEYOND,
+    FEWEST_SEEDS,
     Estimate,
+    Threshold,
     accuracies_at,
     estimate,
     iqm,
@@ -54,6 +57,7 @@ from pipelines.studying.statistics import (
 from pipelines.studying.tables import (
     ALL_SEEDS,
     MEASURES,
+    NOT_WITHIN,
     changes,
     kind_threshold,
     label_groups,
@@ -121,19 +125,28 @@ def _seeds(parts: Sequence[Sequence[Record]]) -> str:
     return seeds_said([len(part) for part in parts if part])
 
 
+def _averaged(parts: Sequence[Sequence[Record]]) -> str:
+    """What a line and its band are, and of how many seeds."""
+    counts = [len(part) for part in parts if part]
+    if max(counts, default=0) < FEWEST_SEEDS:
+        return f"Interquartile mean of {_seeds(parts)}: too few for an interval"
+    few = f" (none for fewer than {FEWEST_SEEDS})" if min(counts) < FEWEST_SEEDS else ""
+    return f"Interquartile mean and 95 % interval{few} of {_seeds(parts)}"
+
+
 # Error against demonstrations.
 
 
 def _error_by_demonstrations(grid: Grid, folder: Path) -> Picture:
     kinds = _both_operations(grid.kinds)
     thresholds = [kind_threshold(grid, kind, ALL_SEEDS) for kind in kinds]
-    exact = sum(found is not None and found.value != BEYOND for found in thresholds)
-    seeds = _seeds([grid.seeds(kind, n) for kind in kinds for n in grid.demonstrations])
+    # Fewer seeds than an interval takes are no ground for saying so.
+    exact = sum(found is not None and _within_for_sure(found) for found in thresholds)
+    parts = [grid.seeds(kind, n) for kind in kinds for n in grid.demonstrations]
     title = (
         "Error by number of demonstrations; exact in every seed from some number on: "
         f"{exact} of {len(kinds)} kinds of supervision\n"
-        f"Interquartile mean and 95 % interval of {seeds}, up to {max(grid.demonstrations):,} "
-        "demonstrations"
+        f"{_averaged(parts)}, up to {max(grid.demonstrations):,} demonstrations"
     )
 
     def draw(figure: Figure) -> None:
@@ -145,6 +158,10 @@ def _error_by_demonstrations(grid: Grid, folder: Path) -> Picture:
         legend_below(figure, row[0], 4)
 
     return drawn(folder, "error_by_demonstrations", title, _grid_alt(grid, kinds), (9, 4.6), draw)
+
+
+def _within_for_sure(found: Threshold) -> bool:
+    return found.value != BEYOND and found.seeds >= FEWEST_SEEDS
 
 
 def _grid_alt(grid: Grid, kinds: Sequence[Kind]) -> str:
@@ -329,7 +346,7 @@ def _learning_curves(
     of = "levels of reward" if key == "curves_levels" else "operations"
     title = (
         f"Learning with and without demonstrations, by {of}\n"
-        f"Greedy policy: interquartile mean and 95 % interval of {_seeds(shown)}, {steps:,} steps"
+        f"Greedy policy, {steps:,} steps. {_averaged(shown)}"
     )
     ends = {n: [_end(grid.seeds(kind, n)) for kind in kinds if grid.seeds(kind, n)] for n in counts}
 
@@ -480,8 +497,8 @@ def _by_labels(records: Sequence[Record], folder: Path) -> Picture:
         for (arm, _), part in arms.items()
     )
     title = (
-        "Error by the teacher's answers that were learned from. Fewest with which every seed was "
-        f"exact:\n{fewest} ({_seeds(groups)})"
+        f"Error by the teacher's answers. Every seed was exact from so many on: {fewest}\n"
+        f"{_averaged(groups)}"
     )
 
     def draw(figure: Figure) -> None:
@@ -514,8 +531,12 @@ def _short_count(value: float) -> str:
 
 
 def _fewest_exact(groups: Sequence[Sequence[Record]]) -> str:
-    exact = [median_labels(g) for g in groups if _all_exact(g)]
-    return f"{min(exact):,.0f}" if exact else "not within this grid"
+    """The number of answers from which on every seed is exact, also with more."""
+    lasting = takewhile(
+        lambda seeds: _all_exact(seeds) and len(seeds) >= FEWEST_SEEDS, reversed(groups)
+    )
+    exact = [median_labels(seeds) for seeds in lasting]
+    return f"{min(exact):,.0f}" if exact else NOT_WITHIN
 
 
 def _draw_labels(
@@ -543,10 +564,9 @@ def _dqn(comparison: str, records: Sequence[Record], folder: Path) -> Picture:
     grid = grid_of(comparison, chosen)
     levels = list(dict.fromkeys((kind.reward, kind.operations) for kind in grid.kinds))
     by_arm = split(chosen, lambda record: record.cell.arm)
-    seeds_of_each = _seeds(list(grid.parts.values()))
     title = (
         f"DQN and PPO without demonstrations, {budget(chosen):,} steps\n"
-        f"Greedy policy: interquartile mean and 95 % interval of {seeds_of_each}"
+        f"Greedy policy. {_averaged(list(grid.parts.values()))}"
     )
     looks = dict(zip(by_arm, LOOKS[1:], strict=False))
 

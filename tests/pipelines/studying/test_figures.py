@@ -103,6 +103,22 @@ def test_no_errors_are_drawn_at_zero_and_certified_ones_hollow(drawings: Drawer)
     ]
 
 
+def test_a_single_run_is_no_ground_for_a_claim(drawings: Drawer) -> None:
+    single = [record(1.0, arm="cloning", demonstrations=n) for n in (1, 10)]
+    said = title(drawings(single)["error_by_demonstrations"])
+    assert "0 of 1 kinds" in said
+    assert "1 seed: too few for an interval" in said
+
+
+def test_from_how_many_answers_on_all_are_exact(drawings: Drawer) -> None:
+    records = [
+        record(end, seed=seed, arm="dagger", demonstrations=0, labels=labels, asked=labels)
+        for labels, end in ((10, 1.0), (100, 0.9), (1000, 1.0))
+        for seed in range(3)
+    ]
+    assert "from so many on: DAgger 1,000\n" in title(drawings(records)["labels"])
+
+
 def test_the_heat_map_has_its_numbers(drawings: Drawer) -> None:
     records = [
         *seeds([0.5, 0.6, 0.7, 0.8], arm="cloning", demonstrations=3),
