@@ -54,19 +54,19 @@ class DqnSettings:
 
     n_envs: int = 64
     buffer_size: int = 200_000
-    batch_size: int = 256
+    batch_size: int = 128
     gamma: float = 0.99
-    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 5e-4))
+    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
     #: Steps before the first update, with random actions alone.
     learning_starts: int = 5_000
     #: Steps between updates: a multiple of `n_envs`, which step together.
     train_freq: int = 64
     #: Updates each time.
     gradient_steps: int = 4
-    target_update_interval: int = 5_000
+    target_update_interval: int = 2_000
     #: The part of the run in which random actions become rare.
-    exploration_fraction: float = 0.3
-    exploration_final_eps: float = 0.02
+    exploration_fraction: float = 0.2
+    exploration_final_eps: float = 0.05
     max_grad_norm: float = 10.0
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from pipelines.learning.dqn import (
     AbacusDQN,
     DqnOutcome,
     DqnSettings,
+    Rows,
     RowsVecEnv,
     greedy_policy,
     legal_actions,
@@ -73,6 +74,14 @@ def rows_env(model: AbacusDQN) -> RowsVecEnv:
     return model.env
 
 
+def stepped(
+    env: RowsVecEnv, actions: npt.NDArray[np.int64]
+) -> tuple[Rows, npt.NDArray[np.float32], npt.NDArray[np.bool_], Any]:
+    """As `step` of the library, which does not say that rows are arrays."""
+    env.step_async(actions)
+    return env.step_wait()
+
+
 def random_legal(env: RowsVecEnv, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     masks = env.venv.action_masks()
     actions: npt.NDArray[np.int64] = (masks * (1 + rng.random(masks.shape))).argmax(axis=1)
@@ -89,7 +98,7 @@ def test_rows_hold_what_the_actor_reads_and_the_masks() -> None:
         batch = env.venv.batch
         assert np.array_equal(rows[:, :read] / np.float32(PARTS), batch.out.seen[:, :read])
         assert np.array_equal(rows[:, read:] == 1, batch.masks)
-        rows, *_ = env.step(random_legal(env, rng))
+        rows, *_ = stepped(env, random_legal(env, rng))
 
 
 def test_without_masks_every_action_is_shown_as_legal() -> None:
@@ -124,7 +133,7 @@ def test_a_truncated_episode_keeps_its_own_last_mask() -> None:
     truncated, other_than_next = 0, 0
     for _ in range(500):
         actions = random_legal(env, rng)
-        rows, _, dones, infos = env.step(actions)
+        rows, _, dones, infos = stepped(env, actions)
         staying.step(actions)
         for i in np.flatnonzero(dones):
             kept = infos[i]["terminal_observation"]
@@ -148,7 +157,7 @@ def test_masked_acting_is_legal_and_unmasked_acting_is_not(rate: float) -> None:
         env = rows_env(model)
         rows = env.reset()
         for _ in range(100):
-            rows, *_ = env.step(model.predict(rows)[0])
+            rows, *_ = stepped(env, model.predict(rows)[0])
         return env.illegal_actions
 
     assert illegal(masked=True) == 0
@@ -182,6 +191,7 @@ def test_random_actions_come_in_single_abaci() -> None:
 def constant_values(model: AbacusDQN, values: list[float]) -> None:
     """Makes the target network give these values to the actions, whatever it sees."""
     last = model.q_net_target.q_net[-1]
+    assert isinstance(last, torch.nn.Linear)
     with torch.no_grad():
         last.weight.zero_()
         last.bias.copy_(torch.tensor(values))
@@ -243,7 +253,7 @@ def test_what_is_remembered_is_what_happened() -> None:
     rows = twin.reset()
     for step in range(300):
         assert np.array_equal(memory.observations[step], rows)
-        rows, rewards, dones, infos = twin.step(memory.actions[step].flatten())
+        rows, rewards, dones, infos = stepped(twin, memory.actions[step].flatten())
         expected = rows.copy()
         for i in np.flatnonzero(dones):
             expected[i] = infos[i]["terminal_observation"]
@@ -263,7 +273,7 @@ def test_the_policy_does_as_the_network_wherever_it_is_legal() -> None:
     with torch.no_grad():
         # Values as large as these would all be at the bound of the logits.
         for parameter in model.q_net.q_net[-1].parameters():
-            parameter.mul_(100.0)
+            parameter.mul_(1000.0)
     policy = greedy_policy(model, WORLD)
     env, rng = rows_env(model), np.random.default_rng(0)
     rows = env.reset()
@@ -271,7 +281,7 @@ def test_the_policy_does_as_the_network_wherever_it_is_legal() -> None:
         seen, masks = torch.from_numpy(env.venv.batch.out.seen), env.venv.action_masks()
         expected, _ = model.predict(rows, deterministic=True)
         assert np.array_equal(policy.log_probs(seen, masks).argmax(dim=1).numpy(), expected)
-        rows, *_ = env.step(random_legal(env, rng))
+        rows, *_ = stepped(env, random_legal(env, rng))
 
 
 def test_the_network_is_the_actor_of_the_compact_one() -> None:
