@@ -497,8 +497,8 @@ def _by_labels(records: Sequence[Record], folder: Path) -> Picture:
         for (arm, _), part in arms.items()
     )
     title = (
-        f"Error by the teacher's answers. Every seed was exact from so many on: {fewest}\n"
-        f"{_averaged(groups)}"
+        f"Error by the teacher's answers. {_averaged(groups)}\n"
+        f"Every seed was exact from so many on: {fewest}"
     )
 
     def draw(figure: Figure) -> None:
