@@ -106,9 +106,10 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
 
 def _record_demonstrations(cells: list[Cell]) -> None:
     """Recorded before there are workers, who would all want to."""
-    kinds = {cell.operations: cell for cell in cells if cell.demonstrations}
-    for cell in kinds.values():
-        recorded_file(settings_of(cell), print)
+    wanted = [settings_of(cell) for cell in cells if cell.demonstrations]
+    files = {settings.recipe().file_name: settings for settings in wanted}
+    for settings in files.values():
+        recorded_file(settings, print)
 
 
 def _run_left(

@@ -37,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "kl_weight": 0.3,
         "cloning_weight": 0.3,
         "entropy_start": 0.01,
-        "learning_rate": 5e-4,
+        "learning_rate": 1e-3,
         "n_epochs": 6,
         "batch_size": 256,
         "gamma": 0.95,
@@ -69,7 +69,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "kl_weight": 0.0,
         "cloning_weight": 0.0,
         "entropy_start": 0.04,
-        "learning_rate": 5e-4,
+        "learning_rate": 1e-3,
         "n_epochs": 6,
         "batch_size": 256,
         "gamma": 0.99,
@@ -94,6 +94,7 @@ class Settings:
     demo_operations: int | None = _by_preset(
         "demo_operations", "first operations of the file to clone; 0: no cloning"
     )
+    demo_seed: int = option(0, "seed of the demonstrations that are recorded")
     start_from: Path | None = option(
         None, "start from this policy (a run, a policy's folder, a trusted zip)"
     )
@@ -142,7 +143,7 @@ class Settings:
     eval_episodes: int = option(500, "episodes of an evaluation")
 
     def __post_init__(self) -> None:
-        for name in ("seed", "demo_operations", "n_timesteps"):
+        for name in ("seed", "demo_seed", "demo_operations", "n_timesteps"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value} is not allowed: give 0 or more")
@@ -185,7 +186,7 @@ class Settings:
             self.world(), max_operations=OPERATIONS_PER_EPISODE, reward="dense", frames=3
         )
         operations = max(self.demo_operations or 0, RECORDED_OPERATIONS)
-        return Recipe(config=config, seed=0, operations=operations)
+        return Recipe(config=config, seed=self.demo_seed, operations=operations)
 
     def cloning(self) -> CloningSettings:
         """How to clone."""

@@ -27,11 +27,11 @@ from pipelines.learning.dagger import run_dagger
 from pipelines.learning.demonstrations import open_demonstrations
 from pipelines.learning.dqn import run_dqn
 from pipelines.learning.evaluating import Evaluation, Evaluator
+from pipelines.learning.logs import seconds_at
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.publish import load_policy
 from pipelines.learning.runs import CHECKPOINT, RunFolder
 from pipelines.learning.settings import Settings
-from pipelines.learning.studies import seconds_at
 from pipelines.learning.training import Training
 from pipelines.studying.clones import COMMAND, branch, cloned_run
 from pipelines.studying.records import Arm, Cell, CurvePoint, Record, Score

@@ -48,7 +48,7 @@ def _up_to_ppo(settings: Settings) -> Settings:
     names = (
         *("demonstrations", "network", "base", "columns", "max_digits", "frames", "start"),
         *("epochs", "cloning_batch_size", "cloning_learning_rate", "patience", "label_smoothing"),
-        *("seed", "threads", "device", "eval_episodes"),
+        *("seed", "demo_seed", "threads", "device", "eval_episodes"),
     )
     return replace(cloning_alone, **{name: getattr(settings, name) for name in names})
 

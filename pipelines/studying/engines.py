@@ -43,8 +43,10 @@ class Done:
 class Engine(Protocol):
     """Runs cells, several at a time."""
 
-    #: Cells that are run at the same time.
-    workers: int
+    @property
+    def workers(self) -> int:
+        """Cells that are run at the same time."""
+        ...
 
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]

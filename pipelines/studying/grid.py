@@ -9,7 +9,8 @@
            {"arm": "ppo", "demonstrations": [0, 1, 10, 100], "reward": ["dense", "no_of"]}]}}}
 
 The budget of steps belongs to the comparison, so that its cells cannot differ in it. `settings`
-are those of `python -m pipelines.bc_then_ppo`; `operations` is ["both"] where a block names none.
+are those of `python -m pipelines.bc_then_ppo`; a block may add its own. `operations` is ["both"]
+where a block names none.
 """
 
 from __future__ import annotations
@@ -30,11 +31,21 @@ from pipelines.studying.records import ARMS, NO_REWARD, REWARDED, Arm, Cell
 
 FORMAT, VERSION = "abacus-study-grid", 1
 _COMPARISON = ("seeds", "steps", "settings", "blocks")
-_BLOCK = ("arm", "demonstrations", "labels", "reward", "operations")
+_BLOCK = ("arm", "demonstrations", "labels", "reward", "operations", "settings")
 #: What the grid itself decides about a run, and what no run may differ in.
 _NOT_SETTINGS = {
     *("preset", "demonstrations", "demo_operations", "reward", "operations", "seed"),
-    *("n_timesteps", "start_from", "trust", "network", "base", "frames", "threads", "device"),
+    *(
+        "demo_seed",
+        "n_timesteps",
+        "start_from",
+        "trust",
+        "network",
+        "base",
+        "frames",
+        "threads",
+        "device",
+    ),
 }
 _SETTINGS = sorted({field.name for field in fields(Settings)} - _NOT_SETTINGS)
 
@@ -91,8 +102,8 @@ def _cells_of(name: str, values: Any) -> Iterator[Cell]:
         raise ValueError(f'{where}: "blocks" must be a list of at least one')
     for number, block in enumerate(blocks, 1):
         try:
-            for seed, cell in product(range(seeds), list(_rows(block))):
-                yield _cell(name, cell, steps, seed, settings)
+            for seed, row in product(range(seeds), list(_rows(block))):
+                yield _cell(name, row, steps, seed, settings | block.get("settings", {}))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{where}, block {number}: {error}") from None
 
@@ -110,6 +121,7 @@ class _Row:
 
 def _rows(block: Any) -> Iterator[_Row]:
     _only(block, _BLOCK, "it")
+    _only(block.get("settings", {}), _SETTINGS, '"settings"')
     arm = block.get("arm")
     if arm not in ARMS:
         raise ValueError(f'"arm" {arm!r} is not known: give one of {", ".join(ARMS)}')
@@ -143,6 +155,8 @@ def _cell(comparison: str, row: _Row, steps: int, seed: int, more: dict[str, Any
         reward=row.reward if rewarded else "dense",
         operations=row.operations,
         seed=seed,
+        # Other demonstrations too: seeds would else differ in the network's first weights alone.
+        demo_seed=seed,
         n_timesteps=steps if rewarded else 0,
         **more,
     ).settled()

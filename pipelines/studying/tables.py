@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median
 
 from abacus.rules import Operations
@@ -41,7 +41,7 @@ from pipelines.studying.statistics import (
 #: A cell that was not run.
 MISSING = "-"
 NOT_WITHIN = "not within this grid"
-MILESTONES = (0.9, 0.99, 1.0)
+MILESTONES = (0.5, 0.9, 0.99, 1.0)
 #: Parts of the budget at which runs are compared.
 BUDGET_PARTS = (0.1, 0.25, 0.5, 1.0)
 #: Shares of seeds that must be exact, as they are asked for in two columns.
@@ -82,9 +82,9 @@ def _tables(records: Sequence[Record]) -> Iterator[Table]:
     if grid:
         yield from _grid_tables(grid)
         yield _thresholds(grid)
-    for fine_tuned in grids_of(records, "ppo"):
-        if any(n and fine_tuned.seeds(kind, n) for kind, n in fine_tuned.parts):
-            yield _what_ppo_added(fine_tuned)
+    tuned = [grid for grid in grids_of(records, "ppo") if any(grid.demonstrations)]
+    if tuned:
+        yield _what_ppo_added(tuned)
     for name, part in comparisons([r for r in records if r.cell.arm in REWARDED]).items():
         yield _milestones(name, part)
     grids = [paper for paper in grids_of(records, "ppo") if _paper_kinds(paper)]
@@ -312,28 +312,29 @@ def changes(seeds: Sequence[Record], after: str, measure: Measure) -> Change:
     return Change(rose, sum(new < old for old, new in pairs), len(pairs))
 
 
-def _what_ppo_added(grid: Grid) -> Table:
+def _what_ppo_added(grids: Sequence[Grid]) -> Table:
     accuracy, _, wrong = MEASURES
     rows = []
-    for kind in grid.kinds:
-        for n in grid.demonstrations:
+    for grid in grids:
+        for kind, n in product(grid.kinds, grid.demonstrations):
             seeds = [record for record in grid.seeds(kind, n) if record.clone]
+            where = (grid.comparison, kind.name, f"{n:,}")
             if n and seeds:
                 cells = (*_added(seeds, accuracy), *_added(seeds, wrong))
-                rows.append((kind.name, f"{n:,}", *cells, f"{len(seeds)}"))
+                rows.append((*where, *cells, f"{len(seeds)}"))
             elif n:
-                rows.append((kind.name, f"{n:,}", *[MISSING] * 10, "0"))
+                rows.append((*where, *[MISSING] * 10, "0"))
     measured = ("clone", "kept", "last", "kept: rose / fell", "last: rose / fell")
+    budgets = ", ".join(f"`{grid.comparison}` {_steps_said(grid)}" for grid in grids)
     return Table(
-        f"ppo_added_{grid.comparison}",
-        f"What PPO added to each clone: {grid.comparison}",
-        f"Comparison `{grid.comparison}`, {_steps_said(grid)}: the clone, the policy that the run "
-        "kept and the one that it ended with; interquartile means, and in how many seeds the "
-        "value rose or fell from the clone's, by however little (equal ones are neither). "
-        "Accuracy is sampled, wrong observations are counted in full.",
+        "ppo_added",
+        "What PPO added to each clone",
+        "The clone, the policy that the run kept and the one that it ended with; interquartile "
+        "means, and in how many seeds the value rose or fell from the clone's, by however little "
+        "(equal ones are neither). Accuracy is sampled, wrong observations are counted in full. "
+        f"Steps of PPO: {budgets}.",
         (
-            "reward",
-            "demonstrations",
+            *("comparison", "reward", "demonstrations"),
             *(f"solved, %: {name}" for name in measured),
             *(f"wrong: {name}" for name in measured),
             "seeds",

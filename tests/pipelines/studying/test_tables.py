@@ -123,13 +123,13 @@ def test_demonstrations_to_exactness() -> None:
 
 
 def test_what_ppo_added_counts_seeds() -> None:
-    table = tables(small_grid())["ppo_added_supervision"]
-    row = cells(table, "dense", "3")
+    table = tables(small_grid())["ppo_added"]
+    row = cells(table, "supervision", "dense", "3")
     assert row["solved, %: clone"] == "95.00"
     assert row["solved, %: kept: rose / fell"] == "2 / 2"
     assert row["wrong: kept: rose / fell"] == "2 / 2"
     worse = seeds([0.99] * 3, clone=score(0.9, wrong=5), last=score(0.8, wrong=5))
-    row = cells(tables(worse)["ppo_added_supervision"], "dense", "10")
+    row = cells(tables(worse)["ppo_added"], "supervision", "dense", "10")
     assert row["solved, %: kept: rose / fell"] == "3 / 0"
     assert row["solved, %: last: rose / fell"] == "0 / 3"
     assert row["wrong: last: rose / fell"] == "0 / 0"

@@ -1,0 +1,154 @@
+"""The study as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.studying.store import FILE, being_written, open_store, read_store
+
+ROOT = Path(__file__).parents[3]
+SETTINGS: dict[str, Any] = {
+    "eval_freq": 2000,
+    "eval_episodes": 20,
+    "n_envs": 16,
+    "n_steps": 32,
+    "epochs": 2,
+    "critic_warmup": 512,
+}
+
+
+def grid(**blocks: Any) -> dict[str, Any]:
+    """Two clones, and both fine-tuned."""
+    comparison = {
+        "seeds": 2,
+        "steps": 2000,
+        "settings": SETTINGS,
+        "blocks": [
+            {"arm": "cloning", "demonstrations": [20]},
+            {"arm": "ppo", "demonstrations": [20], "reward": ["dense"]},
+        ],
+    }
+    comparisons = {"supervision": comparison | blocks}
+    return {"format": "abacus-study-grid", "version": 1, "comparisons": comparisons}
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    (folder / "grid.json").write_text(json.dumps(grid()))
+    paths = ["--grid", str(folder / "grid.json"), "--store", str(folder / "store")]
+    return [*paths, "--work-folder", str(folder / "work"), *more]
+
+
+def started(folder: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pipelines.study", *arguments(folder, *more)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def study(folder: Path, *more: str) -> tuple[int, str, str]:
+    process = started(folder, *more)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def records(folder: Path) -> dict[str, Any]:
+    return dict(read_store(folder / "store").records)
+
+
+def wait_for_records(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+    while len(records(folder)) < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+
+
+def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(tmp_path: Path) -> None:
+    status, out, _ = study(tmp_path, "--status")
+    assert status == 0
+    assert "all: 0 done, 0 running, 0 failed, 4 left" in out
+    assert "not known" in out
+
+    killed = started(tmp_path, "--workers", "1")
+    wait_for_records(tmp_path, 1, killed)
+    refused = study(tmp_path)
+    assert refused[0] == 2
+    assert refused[2].count("\n") == 1
+    assert "another study is writing" in refused[2]
+    status, out, _ = study(tmp_path, "--status")
+    assert "running for" in out
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    kept = records(tmp_path)
+    assert kept
+
+    interrupted = started(tmp_path, "--workers", "1")
+    wait_for_records(tmp_path, len(kept) + 1, interrupted)
+    interrupted.send_signal(signal.SIGINT)
+    out, err = interrupted.communicate(timeout=60)
+    assert interrupted.returncode == 130
+    assert err.count("\n") == 1
+    assert "what is done is kept" in err
+    assert not being_written(tmp_path / "store")
+
+    status, out, err = study(tmp_path)
+    assert (status, err) == (0, "")
+    assert "done already" in out
+    assert len(records(tmp_path)) == 4
+    for name, record in kept.items():
+        assert records(tmp_path)[name] == record
+    for line in out.splitlines():
+        if line.startswith("written: "):
+            assert (ROOT / line.removeprefix("written: ")).stat().st_size > 0
+    assert "tables.md" in out
+
+    before = (tmp_path / "store" / FILE).read_bytes()
+    status, out, _ = study(tmp_path)
+    assert "4 cells, 4 done already" in out
+    assert (tmp_path / "store" / FILE).read_bytes() == before
+    status, out, _ = study(tmp_path, "--status")
+    assert "all: 4 done, 0 running, 0 failed, 0 left" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--grid", "nowhere.json"), "No such file"),
+        (("--comparisons", "other"), "'other' is not in the grid: give supervision"),
+        (("--workers", "0"), "workers=0"),
+        (("--scheduler", "nonsense://"), "no Dask scheduler answers"),
+        (("--report-only",), "no records of this grid yet"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    more: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    status, _, err = study(tmp_path, *more)
+    assert status == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert not records(tmp_path)
+
+
+def test_a_damaged_store_is_mended_and_said(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store"):
+        pass
+    with (tmp_path / "store" / FILE).open("ab") as file:
+        file.write(b'01234567 {"record"')
+    status, out, _ = study(tmp_path, "--status")
+    assert status == 0
+    assert "the last 18 bytes of the store are damaged" in out
+    _, out, _ = study(tmp_path, "--scheduler", "nonsense://")
+    assert "damaged at its end: 0 records are whole" in out
+    assert not read_store(tmp_path / "store").damaged
