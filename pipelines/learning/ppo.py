@@ -27,6 +27,10 @@ from pipelines.learning.policy import AbacusPolicy, entropy, masked_log_probs, s
 from pipelines.learning.rollouts import CHUNK, Rollouts, Samples, parts
 from pipelines.learning.schedules import Schedule
 
+#: Of a batch, how many demonstrations are cloned beside it: they are an anchor, and as many as the
+#: batch would make an update nearly twice as long.
+DEMONSTRATED_PART = 4
+
 
 @dataclass(frozen=True)
 class PpoSettings:
@@ -239,7 +243,8 @@ class AbacusPPO(MaskablePPO):
         return loss
 
     def _cloning_loss(self, data: CloningSet) -> torch.Tensor:
-        which = torch.randint(len(data), (min(self.settings.batch_size, len(data)),))
+        samples = max(self.settings.batch_size // DEMONSTRATED_PART, 1)
+        which = torch.randint(len(data), (min(samples, len(data)),))
         log_probs = self.policy.log_probs(data.rows[which], data.masks[which])
         return -taken(log_probs, data.actions[which]).mean()
 

@@ -111,7 +111,7 @@ def _serve(
             pool = _new_pool()
         done.put(result or Done(cell, None, f"its worker died {ATTEMPTS} times"))
     if stop.is_set():
-        _kill(pool)
+        _break_off(pool)
     pool.shutdown()
 
 
@@ -135,18 +135,24 @@ def _attempt(
 def _new_pool() -> ProcessPoolExecutor:
     # Spawned and not forked: a fork would share the state of torch's threads.
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=_ignore_interrupts)
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_prepare_process)
 
 
-def _ignore_interrupts() -> None:
+def _prepare_process() -> None:
     """Ctrl-C reaches all processes of a terminal; the study alone decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
 
 
-def _kill(pool: ProcessPoolExecutor) -> None:
-    """Breaks a cell off: a pool has no public way to, and would wait for it to end."""
+def _leave(number: int, frame: object) -> None:
+    """Ends the cell, and with it the process, in an orderly way."""
+    raise SystemExit
+
+
+def _break_off(pool: ProcessPoolExecutor) -> None:
+    """A pool has no public way to end what it runs, and would wait for it."""
     for process in list((pool._processes or {}).values()):
-        process.kill()
+        process.terminate()
 
 
 @contextmanager

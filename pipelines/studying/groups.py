@@ -72,7 +72,7 @@ def checked(records: Sequence[Record]) -> list[Record]:
     for record in once:
         cell = record.cell
         setting = (cell.comparison, kind_of(record), cell.demonstrations, cell.labels)
-        ran = {"steps": cell.steps, **cell.settings, "seed": None}
+        ran = {"steps": cell.steps, **cell.settings, "seed": None, "demo_seed": None}
         before = seen.setdefault(setting, ran)
         differing = [name for name in {**before, **ran} if before.get(name) != ran.get(name)]
         if differing:

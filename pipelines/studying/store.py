@@ -52,7 +52,7 @@ def read_store(folder: Path) -> Contents:
     if not path.is_file():
         return contents
     data = path.read_bytes()
-    if not data or _HEADER.encode().startswith(data):
+    if len(data) < len(_HEADER) and _HEADER.encode().startswith(data):
         # Killed while the first line was written, which says nothing that we do not know.
         contents.damaged = len(data)
         return contents
