@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +13,8 @@ import pytest
 from pipelines.studying.engines import ATTEMPTS, DaskCluster, Done, LocalProcesses
 from pipelines.studying.records import Cell
 from tests.pipelines.studying import made_up_work
+from tests.pipelines.studying.dask_cluster import cluster
 from tests.pipelines.studying.synthetic_records import cell
-
-ROOT = Path(__file__).parents[3]
 
 
 def cells(count: int, **settings: Any) -> list[Cell]:
@@ -101,43 +95,6 @@ def test_breaking_off_leaves_no_process_behind(tmp_path: Path) -> None:
 def test_no_workers_is_refused() -> None:
     with pytest.raises(ValueError, match="workers=0"):
         LocalProcesses(0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextmanager
-def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Dask's own command, gone at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dask", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-@contextmanager
-def cluster(folder: Path, workers: int = 2) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and workers on loopback: the address, and the workers' processes."""
-    address = f"tcp://127.0.0.1:{free_port()}"
-    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1])
-    worker = ("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
-    worker += ("--host", "127.0.0.1", "--local-directory", str(folder))
-    with dask(*scheduler, "--no-dashboard"), dask(*worker) as one, dask(*worker) as two:
-        yield address, [one, two][:workers]
 
 
 def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(tmp_path: Path) -> None:

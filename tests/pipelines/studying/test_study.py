@@ -16,6 +16,7 @@ import pytest
 from pipelines.command_line import run
 from pipelines.study import EXAMPLE, Options, main
 from pipelines.studying.store import FILE, being_written, open_store, read_store
+from tests.pipelines.studying.dask_cluster import cluster
 
 ROOT = Path(__file__).parents[3]
 SETTINGS: dict[str, Any] = {
@@ -136,6 +137,24 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
     assert (tmp_path / "store" / FILE).read_bytes() == before
     status, out, _ = study(tmp_path, "--status")
     assert "all: 6 done, 0 running, 0 failed, 0 left" in out
+
+
+def test_on_a_cluster_a_killed_worker_costs_only_time(tmp_path: Path, study: Command) -> None:
+    """The study itself, on a real scheduler and two workers of which one is killed."""
+    with cluster(tmp_path / "dask") as (address, workers):
+        running = started(tmp_path, "--scheduler", address)
+        wait_for_records(tmp_path, 1, running)
+        os.killpg(workers[0].pid, signal.SIGKILL)
+        out, err = running.communicate(timeout=300)
+        assert workers[1].poll() is None
+    assert running.returncode == 0, err
+    assert len(records(tmp_path)) == 6
+    assert not read_store(tmp_path / "store").failures
+    table = (tmp_path / "store" / "tables.md").read_text()
+    assert "3 seeds" in table
+    # By processes of this machine there is nothing left to do, and nothing would be different.
+    _, out, _ = study(tmp_path)
+    assert "6 cells, 6 done already" in out
 
 
 @pytest.mark.parametrize(

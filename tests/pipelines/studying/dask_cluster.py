@@ -1,0 +1,51 @@
+"""A real Dask cluster on loopback: a scheduler and two workers, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Dask's own command, gone at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and workers on loopback: the address, and the workers' processes."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1])
+    alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+    worker = ("worker", address, *alone, "--local-directory", str(folder))
+    with dask(*scheduler, "--no-dashboard"), dask(*worker) as one, dask(*worker) as two:
+        yield address, [one, two]
