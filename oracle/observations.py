@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -109,6 +109,11 @@ class ObservationSet:
     def visibly_illegal(self) -> npt.NDArray[np.bool_]:
         """(M, 8): the actions that the newest frame shows to be illegal."""
         return visibly_illegal(self.base, self.histories[:, -1])
+
+    def of_operation(self, operation: int) -> ObservationSet:
+        """The observations of one operation, ADD or SUBTRACT."""
+        rows = self.operations == operation
+        return replace(self, **{name: getattr(self, name)[rows] for name in _ARRAYS})
 
     def index(
         self,

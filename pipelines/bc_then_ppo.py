@@ -16,6 +16,7 @@ from pathlib import Path
 from pipelines.command_line import EXIT_INTERRUPTED, option, run, shown_path
 from pipelines.learning.report import (
     certify_best,
+    measured_anew,
     summary_rows,
     text_table,
     write_report,
@@ -62,6 +63,7 @@ def main(options: Options, argv: Sequence[str] | None = None) -> int:
         )
         return EXIT_INTERRUPTED
     training.model.save(folder.path / "model.zip")
+    outcome = measured_anew(folder.path, folder.settings, outcome)
     certificate = certify_best(folder.path, folder.settings, outcome)
     write_report(folder.path, folder.settings, outcome, certificate)
     print(text_table(summary_rows(outcome, certificate)))

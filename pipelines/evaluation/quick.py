@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SUBTRACT
-from abacus.rules import AbacusConfig
+from abacus.rules import AbacusConfig, Operations
 from pipelines.evaluation.greedy import GreedyTable, Outcome
 
 #: Columns that the paper gives to longer operands.
@@ -82,7 +82,11 @@ class LongScore:
 
 
 def long_score(
-    table: GreedyTable, digits: int = 16, operations: int = 10_000, seed: int = 0
+    table: GreedyTable,
+    digits: int = 16,
+    operations: int = 10_000,
+    seed: int = 0,
+    kind: Operations = "both",
 ) -> LongScore:
     """Single operations of two operands with so many digits, as the paper's test has them."""
     config = AbacusConfig(
@@ -93,14 +97,20 @@ def long_score(
         on_error="continue",
     )
     batch = AbacusBatch(config, operations, autoreset=False)
-    load_operations(batch, digits, np.random.default_rng(seed))
+    load_operations(batch, digits, np.random.default_rng(seed), kind)
     batch.reset(seed)
     outcome = table.run(batch, step_limit(config, 1))
     return LongScore(digits, operations, int((outcome.solved != 1).sum()))
 
 
-def load_operations(batch: AbacusBatch, digits: int, rng: np.random.Generator) -> None:
-    """One operation for each abacus; a subtraction below zero becomes an addition."""
+def load_operations(
+    batch: AbacusBatch, digits: int, rng: np.random.Generator, kind: Operations = "both"
+) -> None:
+    """One operation for each abacus.
+
+    Of both kinds, a subtraction that would go below zero becomes an addition; where there are
+    subtractions alone, its operands are swapped.
+    """
     config, count = batch.config, batch.num_envs
     starts = np.zeros((count, config.columns), np.uint8)
     starts[:, :digits] = _numerals(count, digits, config.base, rng)
@@ -108,7 +118,15 @@ def load_operations(batch: AbacusBatch, digits: int, rng: np.random.Generator) -
     operands[:, :digits] = _numerals(count, digits, config.base, rng)
     kinds = rng.integers(0, 2, count).astype(np.int32)
     below_zero = _less(starts[:, :digits], operands[:, :digits])
-    kinds[(kinds == SUBTRACT) & below_zero] = ADD
+    if kind == "subtract":
+        kinds[:] = SUBTRACT
+        swapped = starts[below_zero, :digits].copy()
+        starts[below_zero, :digits] = operands[below_zero, :digits]
+        operands[below_zero, :digits] = swapped
+    elif kind == "add":
+        kinds[:] = ADD
+    else:
+        kinds[(kinds == SUBTRACT) & below_zero] = ADD
     batch.load(starts, operands, np.full(count, digits, np.int32), kinds)
 
 

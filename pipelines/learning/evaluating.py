@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import AbacusConfig
 from oracle.observations import ObservationSet, complete_set
 from pipelines.evaluation.greedy import GreedyTable
@@ -56,6 +57,14 @@ class Evaluation:
         return values
 
 
+def observations_of(world: AbacusConfig) -> ObservationSet:
+    """The complete set, or where the world has one operation alone, what is seen during it."""
+    observations = complete_set(world.base, world.frames)
+    if world.operations == "both":
+        return observations
+    return observations.of_operation(ADD if world.operations == "add" else SUBTRACT)
+
+
 class Evaluator:
     """Evaluates policies of one network in one world, always on the same operations."""
 
@@ -74,7 +83,7 @@ class Evaluator:
         self.long_operations = long_operations
         small = world.base <= LARGEST_BASE and world.frames <= MOST_FRAMES
         self.observations: ObservationSet | None = (
-            complete_set(world.base, world.frames) if with_set and small else None
+            observations_of(world) if with_set and small else None
         )
 
     def __call__(self, policy: AbacusPolicy, step: int) -> Evaluation:
@@ -83,7 +92,7 @@ class Evaluator:
         wrong = None if self.observations is None else self._wrong(table, self.observations)
         score: TrainingScore = training_score(table, self.world, self.episodes, self.seed)
         digits = LONG_DIGITS
-        errors = long_score(table, digits, self.long_operations, self.seed)
+        errors = long_score(table, digits, self.long_operations, self.seed, self.world.operations)
         return Evaluation(
             step=step,
             accuracy=score.accuracy,

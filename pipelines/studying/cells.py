@@ -26,7 +26,7 @@ from pipelines.evaluation.quick import step_limit
 from pipelines.learning.dagger import run_dagger
 from pipelines.learning.demonstrations import open_demonstrations
 from pipelines.learning.dqn import run_dqn
-from pipelines.learning.evaluating import Evaluation, Evaluator
+from pipelines.learning.evaluating import Evaluation, Evaluator, observations_of
 from pipelines.learning.logs import seconds_at
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.publish import load_policy
@@ -226,7 +226,7 @@ class Scorer:
         return int(outcome.solved.max())
 
     def _certified(self, policy: AbacusPolicy) -> bool:
-        return certify(policy, base=self.world.base, frames=self.world.frames).exact
+        return certify(policy, observations_of(self.world)).exact
 
 
 def _digest(policy: AbacusPolicy) -> str:

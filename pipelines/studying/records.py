@@ -63,11 +63,12 @@ class Score:
     accuracy: float
     #: The fraction of wrong results with operands of 16 digits.
     long_error_rate: float
-    #: Observations of the complete set on which it does not do as the teacher.
+    #: Observations of the complete set on which it does not do as the teacher; of a cell with one
+    #: operation alone, those of that operation.
     wrong: int
     #: The longest run of operations without a mistake, of several that were cut at a limit.
     longest_run: int
-    #: Whether a certificate says that it is right at every length.
+    #: Whether a certificate says that it is right at every length, in the cell's operations.
     exact: bool
 
 

@@ -92,7 +92,9 @@ def test_a_run_leaves_everything_and_says_where(
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["disagreements"] == summary["best"]["wrong"]
     # Before the first update the policy is the clone, and the critic's warm-up leaves it so.
-    assert summary["evaluations"][1]["accuracy"] == summary["clone"]["accuracy"]
+    before, after_warm_up = summary["evaluations"][:2]
+    assert after_warm_up["accuracy"] == before["accuracy"]
+    assert after_warm_up["wrong"] == before["wrong"] == summary["clone"]["wrong"]
 
 
 def test_the_same_seed_gives_the_same_run(job: Job, tmp_path: Path) -> None:
