@@ -92,6 +92,10 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
         engine: Engine = (
             DaskCluster(options.scheduler) if options.scheduler else LocalProcesses(options.workers)
         )
+        print(
+            f"{len(left)} cells left, {engine.workers} at a time; results go to "
+            f"{shown_path(options.store)}"
+        )
         _record_demonstrations(left)
         try:
             _run_left(engine, left, store, work, progress=options.progress)

@@ -142,6 +142,15 @@ def _prepare_process() -> None:
     """Ctrl-C reaches all processes of a terminal; the study alone decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    """A study that is killed takes its workers along: nobody would take what they find."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _leave(number: int, frame: object) -> None:

@@ -84,6 +84,18 @@ def records(folder: Path) -> dict[str, Any]:
     return dict(read_store(folder / "store").records)
 
 
+def children_of(parent: int) -> list[int]:
+    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(number) for number in listed.split()]
+
+
+def wait_until_gone(processes: list[int], patience: float = 20.0) -> None:
+    deadline = time.monotonic() + patience
+    while left := [number for number in processes if Path(f"/proc/{number}").exists()]:
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+
+
 def wait_for_records(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
     while len(records(folder)) < count:
         assert process.poll() is None, process.communicate()
@@ -106,8 +118,12 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
     assert "another study is writing" in refused[2]
     status, out, _ = study(tmp_path, "--status")
     assert "running for" in out
-    os.killpg(killed.pid, signal.SIGKILL)
+    # The study alone is killed, as somebody would who does not know of its workers.
+    workers = children_of(killed.pid)
+    assert workers
+    killed.kill()
     killed.communicate()
+    wait_until_gone(workers)
     kept = records(tmp_path)
     assert kept
 
