@@ -85,8 +85,8 @@ def records(folder: Path) -> dict[str, Any]:
 
 
 def children_of(parent: int) -> list[int]:
-    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    return [int(number) for number in listed.split()]
+    listed = [file.read_text() for file in Path(f"/proc/{parent}/task").glob("*/children")]
+    return [int(number) for numbers in listed for number in numbers.split()]
 
 
 def wait_until_gone(processes: list[int], patience: float = 20.0) -> None:
