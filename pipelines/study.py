@@ -124,6 +124,7 @@ def _run_left(
         for done in engine.run(partial(run_cell, work=work), left, running.add):
             if done.record is not None:
                 store.add(done.record)
+                work.forget(done.cell)
             else:
                 store.add_failure(done.cell, done.error or "")
             running.remove(done.cell)

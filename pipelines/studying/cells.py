@@ -63,6 +63,10 @@ class WorkFolder:
         """The run of a cell: one that was broken off goes on from its checkpoint."""
         return self.path / "cells" / cell.key
 
+    def forget(self, cell: Cell) -> None:
+        """Removes the run of a cell whose record is kept."""
+        shutil.rmtree(self.run(cell), ignore_errors=True)
+
 
 def run_cell(cell: Cell, work: WorkFolder) -> Record:
     """Trains and measures."""
@@ -71,7 +75,7 @@ def run_cell(cell: Cell, work: WorkFolder) -> Record:
         started, settings = time.perf_counter(), settings_of(cell)
         trained = _ARMS[cell.arm](cell, settings, work)
         score = _scorer(settings.world())
-        record = Record(
+        return Record(
             cell=cell,
             clone=None if trained.clone is None else score(trained.clone),
             final=score(trained.final),
@@ -81,8 +85,6 @@ def run_cell(cell: Cell, work: WorkFolder) -> Record:
             labels=trained.labels,
             seconds=trained.seconds | {"all": time.perf_counter() - started},
         )
-        shutil.rmtree(work.run(cell), ignore_errors=True)
-        return record
 
 
 def settings_of(cell: Cell) -> Settings:

@@ -97,10 +97,14 @@ def test_the_record_of_a_fine_tuned_clone(fine_tuned: Record, work: WorkFolder) 
     assert 400 < fine_tuned.labels < 900
     assert not fine_tuned.final.exact
     assert set(fine_tuned.seconds) >= {"cloning", "ppo", "all"}
+    # The run is there until its record is kept: a study that is killed in between loses nothing.
+    assert (work.run(FINE_TUNING) / "checkpoint.pt").is_file()
+    work.forget(FINE_TUNING)
     assert not work.run(FINE_TUNING).exists()
 
 
 def test_the_same_cell_gives_the_same_record(fine_tuned: Record, work: WorkFolder) -> None:
+    work.forget(FINE_TUNING)
     again = run_cell(FINE_TUNING, work)
     assert again.clone == fine_tuned.clone
     assert again.final == fine_tuned.final
@@ -113,6 +117,7 @@ def test_the_same_cell_gives_the_same_record(fine_tuned: Record, work: WorkFolde
 def test_a_cell_that_was_broken_off_goes_on_from_its_checkpoint(
     fine_tuned: Record, work: WorkFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    work.forget(FINE_TUNING)
     monkeypatch.setattr("pipelines.learning.training.CHECKPOINT_SECONDS", 0.0)
     after_rollout = Training.after_rollout
     broken = 0

@@ -146,6 +146,7 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
         if line.startswith("written: "):
             assert (ROOT / line.removeprefix("written: ")).stat().st_size > 0
     assert "tables.md" in out
+    assert not list((tmp_path / "work" / "cells").iterdir())
 
     before = (tmp_path / "store" / FILE).read_bytes()
     status, out, _ = study(tmp_path)
