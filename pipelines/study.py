@@ -50,35 +50,43 @@ class Options:
 
 def main(options: Options, argv: Sequence[str] | None = None) -> int:
     """Runs what is left of a study."""
-    cells = chosen_cells(options)
+    if options.workers < 1:
+        raise ValueError(f"workers={options.workers} is not allowed: give 1 or more")
+    grid = Grid.load(options.grid)
+    cells = chosen_cells(grid, options.comparisons)
     work = WorkFolder(options.work_folder)
     if options.status:
         contents = read_store(options.store)
         running = Running(work.path).read() if being_written(options.store) else {}
         print("\n".join(status_lines(cells, contents, running, options.workers)))
         return 0
-    command = shlex.join(["python", "-m", "pipelines.study", *(argv or sys.argv[1:])])
     if not options.report_only:
         status = _run(options, cells, work)
         if status:
             return status
     contents = read_store(options.store)
-    records = [contents.records[cell.key] for cell in cells if cell.key in contents.records]
+    # Of the whole grid, also where some comparisons were run now: there is one report of a store.
+    records = [contents.records[cell.key] for cell in grid.cells if cell.key in contents.records]
     if not records:
         raise ValueError(f"{shown_path(options.store)} has no records of this grid yet")
-    for path in write_report(records, options.store, command):
+    for path in write_report(records, options.store, _command(argv)):
         print(f"written: {shown_path(path)}")
     return 1 if any(cell.key in contents.failures for cell in cells) else 0
 
 
-def chosen_cells(options: Options) -> list[Cell]:
-    """The cells of the grid, or of some of its comparisons."""
-    cells = Grid.load(options.grid).cells
-    known = sorted({cell.comparison for cell in cells})
-    for name in options.comparisons:
+def _command(argv: Sequence[str] | None) -> str:
+    """The command that runs what is reported, whether it was run now or before."""
+    words = [word for word in (argv or sys.argv[1:]) if word != "--report-only"]
+    return shlex.join(["python", "-m", "pipelines.study", *words])
+
+
+def chosen_cells(grid: Grid, comparisons: Sequence[str]) -> list[Cell]:
+    """The cells of a grid, or of some of its comparisons."""
+    known = sorted({cell.comparison for cell in grid.cells})
+    for name in comparisons:
         if name not in known:
             raise ValueError(f"comparison {name!r} is not in the grid: give {', '.join(known)}")
-    return [cell for cell in cells if cell.comparison in (options.comparisons or known)]
+    return [cell for cell in grid.cells if cell.comparison in (comparisons or known)]
 
 
 def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:

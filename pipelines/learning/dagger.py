@@ -72,6 +72,13 @@ SMALLEST_ROUND = 30
 #: Steps of an abacus in a round, about those of an episode; few labels make shorter ones.
 ROUND_STEPS = 300
 MOST_ABACI = 256
+#: What a run depends on beside its settings.
+CONSTANTS = {
+    "rounds": ROUNDS,
+    "smallest_round": SMALLEST_ROUND,
+    "round_steps": ROUND_STEPS,
+    "most_abaci": MOST_ABACI,
+}
 #: Nothing is written, and whatever tried to would fail there.
 NOWHERE = "/dev/null"
 

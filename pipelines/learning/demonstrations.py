@@ -9,6 +9,7 @@ from oracle.demos.read import Demonstrations
 from oracle.demos.record import FOLDER, record
 from pipelines.command_line import shown_path
 from pipelines.learning.cloning_set import CloningSet, distinct
+from pipelines.learning.files import locked
 from pipelines.learning.settings import Settings
 
 Say = Callable[[str], None]
@@ -45,10 +46,12 @@ def recorded_file(settings: Settings, say: Say) -> Path:
     """The file for these settings, recorded if it is not there."""
     recipe = settings.recipe()
     path = FOLDER / recipe.file_name
-    # A file that is there is not recorded: several runs may want it at the same time.
+    # Several runs may want it at the same time: the first records it, the others wait.
     if not path.is_file():
-        say(f"recording {recipe.operations:,} operations into {path}")
-        record(recipe, path)
+        with locked(path.with_name(f".{path.name}.lock")):
+            if not path.is_file():
+                say(f"recording {recipe.operations:,} operations into {path}")
+                record(recipe, path)
     return path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ LARGEST_BASE, MOST_FRAMES = 5, 3
 LONG_DIGITS = 16
 #: Episodes are drawn from seeds of their own, not those of training.
 EVALUATION_SEED = 1_000_003
+#: The level at which every kind of mistake ends an episode.
+STRICT_REWARD = "dense"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,12 @@ def observations_of(world: AbacusConfig) -> ObservationSet:
 
 
 class Evaluator:
-    """Evaluates policies of one network in one world, always on the same operations."""
+    """Evaluates policies of one network in one world, always on the same operations.
+
+    A mistake of any kind ends an episode, whatever the reward says: a level without the signpost's
+    modules would else let wrong moves pass, and no two levels would be measured alike. At 16
+    digits the result alone counts.
+    """
 
     def __init__(
         self,
@@ -77,7 +84,7 @@ class Evaluator:
         long_operations: int = 2000,
         seed: int = EVALUATION_SEED,
     ) -> None:
-        self.world = world
+        self.world = replace(world, reward=STRICT_REWARD)
         self.seed = seed
         self.episodes = episodes
         self.long_operations = long_operations

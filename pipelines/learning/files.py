@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,6 +27,15 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file, whole or not at all."""
     write_whole(path, lambda file: file.write(text.encode()))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time; the others wait. The lock goes with the process that holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -117,8 +117,13 @@ class Training:
             evaluations=self.evaluations,
             cloning_curve=self.curve,
             seconds=self.seconds,
-            longest_training_run=self.model.longest_run,
+            longest_training_run=self._longest_run,
         )
+
+    @property
+    def _longest_run(self) -> int:
+        """Of this run, also of parts of it that other processes did."""
+        return max(self.model.longest_run, int(self.saved.get("longest_run", 0)))
 
     @property
     def _starts_from_something(self) -> bool:
@@ -243,6 +248,7 @@ class Training:
             "evaluations": [evaluation.to_dict() for evaluation in self.evaluations],
             "curve": [vars(score) for score in self.curve],
             "seconds": self.seconds,
+            "longest_run": self._longest_run,
             **(more or {}),
         }
         self.folder.save_checkpoint(self.saved)

@@ -26,7 +26,8 @@ from pipelines.evaluation.quick import step_limit
 from pipelines.learning.dagger import run_dagger
 from pipelines.learning.demonstrations import open_demonstrations
 from pipelines.learning.dqn import run_dqn
-from pipelines.learning.evaluating import Evaluation, Evaluator, observations_of
+from pipelines.learning.evaluating import STRICT_REWARD, Evaluation, Evaluator, observations_of
+from pipelines.learning.files import locked
 from pipelines.learning.logs import seconds_at
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.publish import load_policy
@@ -44,6 +45,16 @@ SCORE_LONG_OPERATIONS = 10_000
 RUN_EPISODES = 100
 RUN_LIMIT = 2000
 PROCESSOR_CLOCK = "time/ppo_processor_seconds"
+
+#: What scores depend on, for the keys of cells: other scores are other records.
+SCORING = {
+    "seed": SCORE_SEED,
+    "episodes": SCORE_EPISODES,
+    "long_operations": SCORE_LONG_OPERATIONS,
+    "run_episodes": RUN_EPISODES,
+    "run_limit": RUN_LIMIT,
+    "reward": STRICT_REWARD,
+}
 
 #: torch has one generator a process: cells that share a process take turns.
 _ONE_AT_A_TIME = threading.Lock()
@@ -66,6 +77,7 @@ class WorkFolder:
     def forget(self, cell: Cell) -> None:
         """Removes the run of a cell whose record is kept."""
         shutil.rmtree(self.run(cell), ignore_errors=True)
+        self.run(cell).with_name(f"{cell.key}.lock").unlink(missing_ok=True)
 
 
 def run_cell(cell: Cell, work: WorkFolder) -> Record:
@@ -118,6 +130,12 @@ def _cloning(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
 
 def _ppo(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
     path = work.run(cell)
+    # A worker that a cluster took for dead may still be at it: then this one waits, and goes on.
+    with locked(path.with_name(f"{path.name}.lock")):
+        return _ppo_in(path, cell, settings, work)
+
+
+def _ppo_in(path: Path, cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
     if (path / CHECKPOINT).is_file():
         run = RunFolder(path, settings)
     else:
@@ -220,7 +238,7 @@ class Scorer:
         )
 
     def _longest_run(self, policy: AbacusPolicy) -> int:
-        world = replace(self.world, max_operations=RUN_LIMIT)
+        world = replace(self.evaluator.world, max_operations=RUN_LIMIT)
         batch = AbacusBatch(world, RUN_EPISODES, autoreset=False)
         batch.reset(SCORE_SEED)
         table = GreedyTable(policy, world.base, world.frames)

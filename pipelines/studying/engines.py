@@ -12,7 +12,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,12 +103,16 @@ def _serve(
             cell = waiting.get_nowait()
         except queue.Empty:
             break
-        started(cell)
-        for _ in range(ATTEMPTS):
-            result = _attempt(pool, work, cell, stop)
-            if result is not None or stop.is_set():
-                break
-            pool = _new_pool()
+        try:
+            started(cell)
+            for _ in range(ATTEMPTS):
+                result = _attempt(pool, work, cell, stop)
+                if result is not None or stop.is_set():
+                    break
+                pool = _new_pool()
+        except OSError as error:
+            # No room to say that it started, no process to be had: the study must not wait for it.
+            result = Done(cell, None, _line(error))
         done.put(result or Done(cell, None, f"its worker died {ATTEMPTS} times"))
     if stop.is_set():
         _break_off(pool)
@@ -119,16 +123,15 @@ def _attempt(
     pool: ProcessPoolExecutor, work: Work, cell: Cell, stop: threading.Event
 ) -> Done | None:
     """What came of the cell; None if the worker died, or has to stop."""
-    future = pool.submit(work, cell)
-    while not stop.is_set():
-        try:
-            return Done(cell, future.result(timeout=0.2))
-        except TimeoutError:
-            continue
-        except BrokenProcessPool:
-            return None
-        except Exception as error:  # noqa: BLE001 - whatever a cell fails of, the others go on
-            return Done(cell, None, _line(error))
+    try:
+        future = pool.submit(work, cell)
+        while not stop.is_set():
+            if wait([future], timeout=0.2).done:
+                return Done(cell, future.result())
+    except (BrokenProcessPool, KeyboardInterrupt, SystemExit):
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever a cell fails of, the others go on
+        return Done(cell, None, _line(error))
     return None
 
 

@@ -20,13 +20,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, get_args, get_type_hints
 
 from abacus.reward import modules_of
 from abacus.rules import Operations
 from pipelines.command_line import shown_path
+from pipelines.learning import dagger
 from pipelines.learning.dqn import DqnSettings
 from pipelines.learning.settings import RECORDED_OPERATIONS, Settings
+from pipelines.studying.cells import SCORING
 from pipelines.studying.records import ARMS, NO_REWARD, REWARDED, Arm, Cell
 
 FORMAT, VERSION = "abacus-study-grid", 1
@@ -96,7 +99,7 @@ def _cells_of(name: str, values: Any) -> Iterator[Cell]:
     seeds = _number(values.get("seeds"), f'{where}: "seeds"', 1, 1000)
     steps = _number(values.get("steps", 0), f'{where}: "steps"', 0, 10**10)
     settings = values.get("settings", {})
-    _only(settings, _SETTINGS, f'{where}, "settings"')
+    _check_settings(settings, f'{where}, "settings"')
     blocks = values.get("blocks")
     if not isinstance(blocks, list) or not blocks:
         raise ValueError(f'{where}: "blocks" must be a list of at least one')
@@ -121,7 +124,7 @@ class _Row:
 
 def _rows(block: Any) -> Iterator[_Row]:
     _only(block, _BLOCK, "it")
-    _only(block.get("settings", {}), _SETTINGS, '"settings"')
+    _check_settings(block.get("settings", {}), '"settings"')
     arm = block.get("arm")
     if arm not in ARMS:
         raise ValueError(f'"arm" {arm!r} is not known: give one of {", ".join(ARMS)}')
@@ -131,6 +134,8 @@ def _rows(block: Any) -> Iterator[_Row]:
     if max(demonstrations) > RECORDED_OPERATIONS:
         raise ValueError(f'"demonstrations": give at most {RECORDED_OPERATIONS}')
     labels = _numbers(block, "labels", wanted=arm == "dagger")
+    if arm == "dagger" and 0 in labels:
+        raise ValueError('"labels": give 1 or more')
     rewards = _words(block, "reward", [NO_REWARD], wanted=arm in REWARDED)
     if arm in REWARDED:
         for reward in rewards:
@@ -160,10 +165,12 @@ def _cell(comparison: str, row: _Row, steps: int, seed: int, more: dict[str, Any
         n_timesteps=steps if rewarded else 0,
         **more,
     ).settled()
-    values = json.loads(settings.to_json())
+    values = json.loads(settings.to_json()) | {"scoring": SCORING}
+    # Arms with settings of their own, which no grid changes.
     if row.arm.startswith("dqn"):
-        # The arm has settings of its own, which no grid changes.
         values["dqn"] = asdict(DqnSettings())
+    if row.arm == "dagger":
+        values["dagger"] = dagger.CONSTANTS
     return Cell(
         comparison=comparison,
         arm=row.arm,
@@ -183,6 +190,18 @@ def _only(values: Any, known: Collection[str], where: str) -> None:
     for name in values:
         if name not in known:
             raise ValueError(f"{where} has {name!r}, which is not known: give {', '.join(known)}")
+
+
+def _check_settings(values: Any, where: str) -> None:
+    """Names and kinds of values; what they may be is for `Settings` to say."""
+    _only(values, _SETTINGS, where)
+    hints = get_type_hints(Settings)
+    for name, value in values.items():
+        kinds = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
+        whole = int in kinds and type(value) is int
+        number = float in kinds and type(value) in (int, float)
+        if not (whole or number or (isinstance(value, str) and not {int, float} & set(kinds))):
+            raise ValueError(f"{where}: {name} is {value!r}, which is of another kind")
 
 
 def _number(value: Any, where: str, least: int, most: int) -> int:

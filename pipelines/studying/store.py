@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,9 +60,11 @@ def read_store(folder: Path) -> Contents:
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         if number == 1:
             _check_header(line, path)
-        elif not _take(line, contents):
+        elif not _whole(line):
             _check_tail(data, contents.whole + len(line), path, number)
             break
+        else:
+            _take(line, contents, path, number)
         contents.whole += len(line)
     contents.damaged = len(data) - contents.whole
     return contents
@@ -82,37 +85,42 @@ def _check_header(line: bytes, path: Path) -> None:
         )
 
 
-def _take(line: bytes, contents: Contents) -> bool:
-    """Whether the line is whole, and what it says."""
+def _whole(line: bytes) -> bool:
+    """Whether a line is as it was written."""
+    checksum, _, text = line.partition(b" ")
+    return line.endswith(b"\n") and checksum == _checksum(text.rstrip(b"\n"))
+
+
+def _take(line: bytes, contents: Contents, path: Path, number: int) -> None:
+    """Takes over what a whole line says."""
     try:
-        checksum, text = line.decode().rstrip("\n").split(" ", 1)
-        if not line.endswith(b"\n") or checksum != _checksum(text):
-            return False
-        values = json.loads(text)
-    except ValueError:
-        return False
-    if "failed" in values:
-        failure = Failure(Cell(**values["failed"]), values["error"])
-        contents.failures[failure.cell.key] = failure
-        return True
-    record = Record.from_dict(values["record"])
+        values = json.loads(line.partition(b" ")[2])
+        if "failed" in values:
+            failure = Failure(Cell(**values["failed"]), values["error"])
+            contents.failures[failure.cell.key] = failure
+            return
+        record = Record.from_dict(values["record"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{shown_path(path)}, line {number}, is not a record of this version ({error}): give "
+            "another --store"
+        ) from None
     contents.records[record.cell.key] = record
     contents.failures.pop(record.cell.key, None)
-    return True
 
 
 def _check_tail(data: bytes, after: int, path: Path, number: int) -> None:
     """A kill damages nothing but the end; whole lines behind a damaged one mean something else."""
     for line in data[after:].splitlines(keepends=True):
-        if _take(line, Contents()):
+        if _whole(line):
             raise ValueError(
                 f"{shown_path(path)} is damaged in line {number}, before records that are whole: "
                 "take the line out, or give another --store"
             )
 
 
-def _checksum(text: str) -> str:
-    return f"{zlib.crc32(text.encode()):08x}"
+def _checksum(text: bytes) -> bytes:
+    return f"{zlib.crc32(text):08x}".encode()
 
 
 class Store:
@@ -134,8 +142,8 @@ class Store:
         self.contents.failures[cell.key] = Failure(cell, error)
 
     def _append(self, values: dict[str, Any]) -> None:
-        text = json.dumps(values, separators=(",", ":"))
-        self._file.write(f"{_checksum(text)} {text}\n".encode())
+        text = json.dumps(values, separators=(",", ":")).encode()
+        self._file.write(_checksum(text) + b" " + text + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -146,13 +154,11 @@ def open_store(folder: Path) -> Iterator[tuple[Store, str | None]]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(file):
             raise ValueError(
                 f"another study is writing to {shown_path(path)}: wait for it, or give another "
                 "--store (--status shows how far it is)"
-            ) from None
+            )
         contents = read_store(folder)
         said = _put_aside(path, contents) if contents.damaged else None
         if contents.whole == 0:
@@ -160,6 +166,18 @@ def open_store(folder: Path) -> Iterator[tuple[Store, str | None]]:
             file.flush()
             os.fsync(file.fileno())
         yield Store(file, contents), said
+
+
+def _locked(file: BinaryIO) -> bool:
+    """Whether the file is this process's now; whoever asks for the status holds it an instant."""
+    for _ in range(10):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
 
 
 def _put_aside(path: Path, contents: Contents) -> str:

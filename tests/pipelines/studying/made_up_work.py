@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import torch
+
 from pipelines.studying.records import Cell, Record
 from tests.pipelines.studying.synthetic_records import record
 
@@ -48,6 +50,11 @@ def fails_on_odd(cell: Cell) -> Record:
     return answer(cell)
 
 
+def raises_timeout(cell: Cell) -> Record:
+    """Fails of what the engine waits with."""
+    raise TimeoutError("too slow")
+
+
 def threads_of_torch(cell: Cell) -> Record:
     """The number of threads, as the run of a record."""
-    return record(run=int(os.environ["OMP_NUM_THREADS"]), seed=cell.seed)
+    return record(run=torch.get_num_threads(), seed=cell.seed)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from abacus.reward import LEVELS
 from pipelines.learning.publish import load_policy
 from pipelines.learning.runs import RunFolder
 from pipelines.learning.settings import Settings
@@ -104,8 +105,11 @@ def test_the_record_of_a_fine_tuned_clone(fine_tuned: Record, work: WorkFolder) 
 
 
 def test_the_same_cell_gives_the_same_record(fine_tuned: Record, work: WorkFolder) -> None:
+    # A run that is done, and was not forgotten, is only measured once more.
+    assert replace(run_cell(FINE_TUNING, work), seconds=fine_tuned.seconds) == fine_tuned
     work.forget(FINE_TUNING)
     again = run_cell(FINE_TUNING, work)
+    assert again.longest_training_run == fine_tuned.longest_training_run
     assert again.clone == fine_tuned.clone
     assert again.final == fine_tuned.final
     assert again.last == fine_tuned.last
@@ -167,6 +171,12 @@ def test_the_other_arms_give_records_too(cell: Cell, work: WorkFolder) -> None:
     else:
         assert record.labels == 0
         assert record.curve[-1].step >= cell.steps
+
+
+def test_a_policy_scores_the_same_whatever_the_reward_of_its_cell(work: WorkFolder) -> None:
+    clone = load_policy(cloned_run(settings_of(FINE_TUNING), work.clones) / "clone")
+    worlds = [replace(settings_of(FINE_TUNING), reward=level).world() for level in LEVELS]
+    assert len({Scorer(world)(clone) for world in worlds}) == 1
 
 
 def test_the_exact_policy_scores_as_exact() -> None:

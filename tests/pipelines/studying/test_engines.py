@@ -69,6 +69,19 @@ def test_a_cell_that_fails_does_not_stop_the_others() -> None:
     ]
 
 
+def test_a_cell_that_times_out_is_a_failure_like_any_other() -> None:
+    (done,) = LocalProcesses(1).run(made_up_work.raises_timeout, cells(1), silent)
+    assert done.error == "TimeoutError: too slow"
+
+
+def test_a_full_disk_when_a_cell_starts_does_not_hang_the_study() -> None:
+    def full(cell: Cell) -> None:
+        raise OSError(28, "No space left on device")
+
+    done = list(LocalProcesses(2).run(made_up_work.answer, cells(3), full))
+    assert [one.error for one in done] == ["OSError: [Errno 28] No space left on device"] * 3
+
+
 def test_processes_compute_with_one_thread_and_this_one_stays_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from abacus.reward import LEVELS
 from pipelines.learning.settings import PRESETS
+from pipelines.studying.cells import SCORING
 from pipelines.studying.grid import Grid
 from pipelines.studying.records import Cell
 
@@ -106,6 +107,12 @@ def test_a_changed_preset_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
+def test_another_way_of_measuring_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {cell.key for cell in Grid.from_dict(SMALL).cells}
+    monkeypatch.setitem(SCORING, "episodes", 1)
+    assert not before & {cell.key for cell in Grid.from_dict(SMALL).cells}
+
+
 def test_the_key_depends_on_every_part_of_the_cell() -> None:
     cell = Grid.from_dict(SMALL).cells[0]
     others: list[Cell] = [
@@ -173,7 +180,12 @@ BLOCK = ("comparisons", "some", "blocks", 1)
         (changed("comparisons", "some", "blocks", to=[]), "list of at least one"),
         (changed("comparisons", "some", "settings", to={"reward": "dense"}), "'reward'"),
         (changed("comparisons", "some", "settings", to={"gamma": 2}), "gamma=2"),
-        (changed("comparisons", "some", "settings", to={"gamma": "much"}), "block 1"),
+        (changed("comparisons", "some", "settings", to={"gamma": "much"}), "gamma is 'much'"),
+        (changed("comparisons", "some", "settings", to={"n_envs": 1.5}), "n_envs is 1.5"),
+        (changed("comparisons", "some", "settings", to={"eval_freq": None}), "eval_freq is None"),
+        (changed("comparisons", "some", "settings", to={"start": 3}), "start is 3"),
+        (changed("comparisons", "some", "blocks", 2, "labels", to=[0]), "1 or more"),
+        (changed(*BLOCK, "settings", to={"reward": "dense"}), "'reward'"),
         (changed(*BLOCK, "arm", to="sarsa"), "'sarsa'"),
         (changed(*BLOCK, "demonstrations", to=[-1]), '"demonstrations" is -1'),
         (changed(*BLOCK, "demonstrations", to=[10**6]), "at most 50000"),

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_damage_before_whole_records_is_not_cut_off(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="damaged in line 3"), open_store(tmp_path):
         pass
     assert (tmp_path / FILE).read_bytes() == b"".join(lines)
+
+
+@pytest.mark.parametrize("text", ['{"failed": {"arm": "ppo"}}', "{}", "[]", '{"record": {}}'])
+def test_whole_lines_of_another_version_are_refused_with_their_place(
+    text: str, tmp_path: Path
+) -> None:
+    written(tmp_path, 1)
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(f"{zlib.crc32(text.encode()):08x} {text}\n".encode())
+    with pytest.raises(ValueError, match="line 3, is not a record of this version"):
+        read_store(tmp_path)
 
 
 @pytest.mark.parametrize(

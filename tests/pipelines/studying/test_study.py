@@ -129,7 +129,8 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
 
     interrupted = started(tmp_path, "--workers", "1")
     wait_for_records(tmp_path, len(kept) + 1, interrupted)
-    interrupted.send_signal(signal.SIGINT)
+    # As a terminal does: everybody in the group is told.
+    os.killpg(interrupted.pid, signal.SIGINT)
     out, err = interrupted.communicate(timeout=60)
     assert interrupted.returncode == 130
     assert err.count("\n") == 1
@@ -180,6 +181,7 @@ def test_on_a_cluster_a_killed_worker_costs_only_time(tmp_path: Path, study: Com
         (("--grid", "nowhere.json"), "No such file"),
         (("--comparisons", "other"), "'other' is not in the grid: give supervision"),
         (("--workers", "0"), "workers=0"),
+        (("--workers", "0", "--status"), "workers=0"),
         (("--scheduler", "nonsense://"), "no Dask scheduler answers"),
         (("--report-only",), "no records of this grid yet"),
     ],
