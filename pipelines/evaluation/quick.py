@@ -94,6 +94,7 @@ def long_score(
         base=table.base,
         max_digits=digits,
         frames=table.frames,
+        max_operations=1,
         on_error="continue",
     )
     batch = AbacusBatch(config, operations, autoreset=False)
@@ -109,7 +110,9 @@ def load_operations(
     """One operation for each abacus.
 
     Of both kinds, a subtraction that would go below zero becomes an addition; where there are
-    subtractions alone, its operands are swapped.
+    subtractions alone, its operands are swapped, and another subtraction follows, whose symbol
+    asks for the reset: after the last operation that is an addition's, which a policy that was
+    taught to subtract has never seen.
     """
     config, count = batch.config, batch.num_envs
     starts = np.zeros((count, config.columns), np.uint8)
@@ -123,11 +126,27 @@ def load_operations(
         swapped = starts[below_zero, :digits].copy()
         starts[below_zero, :digits] = operands[below_zero, :digits]
         operands[below_zero, :digits] = swapped
-    elif kind == "add":
+        _load_with_a_subtraction_behind(batch, starts, operands, digits)
+        return
+    if kind == "add":
         kinds[:] = ADD
     else:
         kinds[(kinds == SUBTRACT) & below_zero] = ADD
     batch.load(starts, operands, np.full(count, digits, np.int32), kinds)
+
+
+def _load_with_a_subtraction_behind(
+    batch: AbacusBatch,
+    starts: npt.NDArray[np.uint8],
+    operands: npt.NDArray[np.uint8],
+    digits: int,
+) -> None:
+    count = batch.num_envs
+    both = np.zeros((2 * count, operands.shape[1]), np.uint8)
+    both[::2] = operands
+    lengths = np.tile(np.array([digits, 1], np.int32), count)
+    kinds = np.full(2 * count, SUBTRACT, np.int32)
+    batch.load(starts, both, lengths, kinds, np.full(count, 2, np.int32))
 
 
 def _numerals(

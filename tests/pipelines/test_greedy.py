@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from abacus.batch import AbacusBatch
-from abacus.rules import AbacusConfig, Action, End
+from abacus.rules import AbacusConfig, Action, End, Operations
 from oracle.observations import complete_set
 from pipelines.evaluation.greedy import GreedyTable, coded_observations
 from pipelines.evaluation.quick import (
@@ -101,6 +101,21 @@ def test_the_teacher_makes_no_error_at_any_length() -> None:
     score = training_score(table, WORLD, episodes=50)
     assert (score.accuracy, score.illegal_actions) == (1.0, 0)
     assert score.longest_run == WORLD.max_operations
+
+
+@pytest.mark.parametrize("kind", ["add", "subtract"])
+def test_a_policy_that_knows_one_operation_alone_is_measured_by_it(kind: Operations) -> None:
+    """The teacher, but lost wherever the other operation shows in the flag or in the symbol."""
+    table = teacher_table(base=2, frames=2)
+    teacher, known = table.answers, 0 if kind == "add" else 1
+
+    def answers(seen: dict[str, Any]) -> Any:
+        other = (seen["operation"][:, 0] != known) | (seen["symbol"][:, 2 + 1 - known] > 0)
+        return np.where(other, Action.SUBMIT, teacher(seen))
+
+    one = GreedyTable(answers, 2, 2)
+    assert long_score(one, digits=16, operations=200, kind=kind).errors == 0
+    assert long_score(one, digits=16, operations=200).errors > 20
 
 
 def test_a_policy_that_always_submits_solves_nothing() -> None:
