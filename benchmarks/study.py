@@ -6,6 +6,7 @@ loading compiled code, is left out: a cell is run by every worker first.
 
 from __future__ import annotations
 
+import logging
 import sys
 import tempfile
 import time
@@ -80,7 +81,7 @@ def dask_engine(workers: int) -> Iterator[Engine]:
         threads_per_worker=1,
         host="127.0.0.1",
         dashboard_address=None,
-        silence_logs=True,
+        silence_logs=logging.CRITICAL,
     ) as running:
         yield DaskCluster(running.scheduler_address)
 
