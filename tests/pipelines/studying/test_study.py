@@ -85,8 +85,16 @@ def records(folder: Path) -> dict[str, Any]:
 
 
 def children_of(parent: int) -> list[int]:
-    listed = [file.read_text() for file in Path(f"/proc/{parent}/task").glob("*/children")]
-    return [int(number) for numbers in listed for number in numbers.split()]
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name before it is in brackets, and may hold anything.
+            its_parent = int(file.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if its_parent == parent:
+            found.append(int(file.parent.name))
+    return found
 
 
 def wait_until_gone(processes: list[int], patience: float = 20.0) -> None:
