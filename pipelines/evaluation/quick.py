@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +11,8 @@ from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import AbacusConfig, Operations
 from pipelines.evaluation.greedy import GreedyTable, Outcome
+from pipelines.evaluation.operations import columns_for, drawn_numerals, less
 
-#: Columns that the paper gives to longer operands.
-LONG_COLUMNS = 20
 #: Operations of an episode, where the world has no limit of its own: a perfect policy goes on.
 EPISODE_OPERATIONS = 10
 #: A policy that slides to and fro earns steps for ever: so many budgets for each digit are enough.
@@ -90,7 +88,7 @@ def long_score(
 ) -> LongScore:
     """Single operations of two operands with so many digits, as the paper's test has them."""
     config = AbacusConfig(
-        columns=max(LONG_COLUMNS, digits + 4),
+        columns=columns_for(digits),
         base=table.base,
         max_digits=digits,
         frames=table.frames,
@@ -116,11 +114,11 @@ def load_operations(
     """
     config, count = batch.config, batch.num_envs
     starts = np.zeros((count, config.columns), np.uint8)
-    starts[:, :digits] = _numerals(count, digits, config.base, rng)
+    starts[:, :digits] = drawn_numerals(count, digits, config.base, rng)
     operands = np.zeros((count, config.longest_operand), np.uint8)
-    operands[:, :digits] = _numerals(count, digits, config.base, rng)
+    operands[:, :digits] = drawn_numerals(count, digits, config.base, rng)
     kinds = rng.integers(0, 2, count).astype(np.int32)
-    below_zero = _less(starts[:, :digits], operands[:, :digits])
+    below_zero = less(starts[:, :digits], operands[:, :digits])
     if kind == "subtract":
         kinds[:] = SUBTRACT
         swapped = starts[below_zero, :digits].copy()
@@ -149,29 +147,6 @@ def _load_with_a_subtraction_behind(
     batch.load(starts, both, lengths, kinds, np.full(count, 2, np.int32))
 
 
-def _numerals(
-    count: int, digits: int, base: int, rng: np.random.Generator
-) -> npt.NDArray[np.uint8]:
-    """Values of exactly so many digits, uniform, least significant digit first."""
-    numerals = rng.integers(0, base, (count, digits), dtype=np.uint8)
-    numerals[:, -1] = rng.integers(1, base, count, dtype=np.uint8)
-    return numerals
-
-
-def _less(a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Whether numerals a are smaller than b."""
-    differs = a != b
-    highest = a.shape[1] - 1 - np.argmax(differs[:, ::-1], axis=1)
-    rows = np.arange(len(a))
-    less: npt.NDArray[np.bool_] = differs.any(axis=1) & (a[rows, highest] < b[rows, highest])
-    return less
-
-
 def step_limit(config: AbacusConfig, operations: int) -> int:
     """Steps after which an episode of so many operations is given up."""
     return BUDGETS_PER_DIGIT * config.step_budget * (config.longest_operand + 1) * operations
-
-
-def as_table(policy: Any, base: int = 5, frames: int = 3) -> GreedyTable:
-    """A fresh table of a policy."""
-    return GreedyTable(policy, base, frames)

@@ -45,19 +45,31 @@ class CloningSet:
 
 
 def distinct(demonstrations: Demonstrations, frames: int) -> CloningSet:
-    """The distinct observations of demonstrations; where answers differ, the most frequent."""
-    histories = demonstrations.histories(frames=frames)
+    """The distinct observations of demonstrations."""
     columns = demonstrations.transitions
-    symbols, operations = columns["symbol"], columns["operation"]
-    groups = group_transitions(histories, symbols, operations, columns["action"], columns["mask"])
+    return distinct_observations(
+        demonstrations.config.base,
+        demonstrations.histories(frames=frames),
+        *(columns[name] for name in ("symbol", "operation", "action", "mask")),
+    )
+
+
+def distinct_observations(
+    base: int,
+    histories: npt.NDArray[np.int32],
+    symbols: npt.NDArray[Any],
+    operations: npt.NDArray[Any],
+    actions: npt.NDArray[Any],
+    masks: npt.NDArray[Any],
+) -> CloningSet:
+    """Labelled observations, each once; where answers differ, the most frequent."""
+    groups = group_transitions(histories, symbols, operations, actions, masks)
     first = groups.first
-    base = demonstrations.config.base
+    legal = np.unpackbits(groups.masks[:, None], axis=1, bitorder="little")
     return CloningSet(
         rows=observation_rows(base, histories[first], symbols[first], operations[first]),
         actions=torch.from_numpy(groups.answers.argmax(axis=1)),
-        masks=torch.from_numpy(
-            np.unpackbits(groups.masks[:, None], axis=1, bitorder="little").astype(np.bool_)
-        ),
+        masks=torch.from_numpy(legal.astype(np.bool_)),
         counts=torch.from_numpy(groups.answers.sum(axis=1).astype(np.float32)),
     )
 

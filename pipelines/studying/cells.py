@@ -34,7 +34,7 @@ from pipelines.learning.publish import load_policy
 from pipelines.learning.runs import CHECKPOINT, RunFolder
 from pipelines.learning.settings import Settings
 from pipelines.learning.training import Training
-from pipelines.studying.clones import COMMAND, branch, cloned_run
+from pipelines.studying.clones import COMMAND, branch, cloned_run, silent
 from pipelines.studying.records import Arm, Cell, CurvePoint, Record, Score
 
 #: Episodes that no training is watched with.
@@ -122,7 +122,7 @@ class Trained:
 def _cloning(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
     path = cloned_run(settings, work.clones)
     # It is done: this reads what came of it.
-    outcome = Training(RunFolder(path, settings), _silent).run()
+    outcome = Training(RunFolder(path, settings), silent).run()
     clone = load_policy(path / "clone")
     curve = [_point(outcome.evaluations[0], 0.0)]
     return Trained(clone, clone, clone, curve, 0, _labels(settings), outcome.seconds)
@@ -144,7 +144,7 @@ def _ppo_in(path: Path, cell: Cell, settings: Settings, work: WorkFolder) -> Tra
             run = branch(settings, cloned_run(settings, work.clones), path)
         else:
             run = RunFolder.create(path, settings, COMMAND)
-    outcome = Training(run, _silent).run()
+    outcome = Training(run, silent).run()
     return Trained(
         clone=load_policy(path / "clone") if cell.demonstrations else None,
         final=load_policy(path / "best"),
@@ -195,7 +195,7 @@ _ARMS: dict[Arm, Callable[[Cell, Settings, WorkFolder], Trained]] = {
 
 def _labels(settings: Settings) -> int:
     """Transitions of the demonstrations that were cloned."""
-    return len(open_demonstrations(settings, _silent))
+    return len(open_demonstrations(settings, silent))
 
 
 def _point(evaluation: Evaluation, seconds: float) -> CurvePoint:
@@ -259,7 +259,3 @@ def _digest(policy: AbacusPolicy) -> str:
 @lru_cache(maxsize=4)
 def _scorer(world: AbacusConfig) -> Scorer:
     return Scorer(world)
-
-
-def _silent(line: str) -> None:
-    pass

@@ -30,7 +30,7 @@ def cloned_run(settings: Settings, clones: Path) -> Path:
     clones.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=clones, prefix=".cloning-") as scratch:
         run = RunFolder.create(Path(scratch) / "run", alone, COMMAND)
-        Training(run, _silent).run()
+        Training(run, silent).run()
         try:
             run.path.rename(path)
         except OSError:
@@ -67,5 +67,5 @@ def branch(settings: Settings, cloned: Path, path: Path) -> RunFolder:
     return run
 
 
-def _silent(line: str) -> None:
-    pass
+def silent(line: str) -> None:
+    """Nothing is said while cells are run: many run at once."""
