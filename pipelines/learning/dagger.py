@@ -17,8 +17,8 @@ The rounds, the schedule of who acts, and the mixing of both are `DAggerTrainer`
 
 Who acts was chosen by trials with one seed, and the study's figures favour it by that. A learner
 that acts in all steps and knows little runs to and fro in front of one observation until the steps
-are used up, and labels are spent on what is known; the teacher's steps between take it on. A mistake
-ends the episode: after one that does not, states look like those of the algorithm and ask for
+are used up, and labels are spent on what is known; the teacher's steps between take it on. Mistakes
+end the episode: after one that does not, states look like those of the algorithm and ask for
 something else, and the most frequent answer to an observation can be a wrong one.
 """
 
