@@ -57,13 +57,12 @@ from pipelines.studying.statistics import (
 from pipelines.studying.tables import (
     ALL_SEEDS,
     MEASURES,
-    NOT_WITHIN,
     changes,
     kind_threshold,
     label_groups,
     median_labels,
-    percent,
 )
+from pipelines.studying.wording import NOT_WITHIN, percent
 
 #: Learning curves stand in so many panels at most: none, some and most demonstrations.
 MOST_PANELS = 3
@@ -115,10 +114,6 @@ def _figures(records: Sequence[Record], folder: Path) -> Iterator[Picture]:
 def _both_operations(kinds: Sequence[Kind]) -> list[Kind]:
     """One curve a level; where both operations were never asked for, what there is."""
     return [kind for kind in kinds if kind.operations == "both"] or list(kinds)
-
-
-def _all(grid: Grid) -> list[Record]:
-    return [record for seeds in grid.parts.values() for record in seeds]
 
 
 def _seeds(parts: Sequence[Sequence[Record]]) -> str:
@@ -326,7 +321,7 @@ def _curve_grid(records: Sequence[Record]) -> Grid | None:
     grids = grids_of([record for record in records if record.curve], "ppo")
     return max(
         grids,
-        key=lambda g: (0 in g.demonstrations and len(g.demonstrations) > 1, budget(_all(g))),
+        key=lambda g: (0 in g.demonstrations and len(g.demonstrations) > 1, budget(g.records)),
         default=None,
     )
 

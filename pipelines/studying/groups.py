@@ -110,6 +110,11 @@ class Grid:
     demonstrations: tuple[int, ...]
     parts: dict[tuple[Kind, int], list[Record]]
 
+    @property
+    def records(self) -> list[Record]:
+        """All of them."""
+        return [record for seeds in self.parts.values() for record in seeds]
+
     def seeds(self, kind: Kind, demonstrations: int) -> list[Record]:
         """The seeds that are there; none where the cell was not run."""
         return self.parts.get((kind, demonstrations), [])

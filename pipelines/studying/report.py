@@ -22,24 +22,22 @@ from pipelines.studying.groups import (
     main_grid,
     seeds_said,
 )
+from pipelines.studying.paper_table import PAPER_ROWS, order_reproduced, training_runs
 from pipelines.studying.records import ARMS, Record
 from pipelines.studying.statistics import BEYOND, Threshold
 from pipelines.studying.tables import (
     ALL_SEEDS,
     HALF_OF_SEEDS,
     MEASURES,
-    NOT_WITHIN,
-    PAPER_ROWS,
     added_by_demonstrations,
     changes,
     final_estimate,
     kind_threshold,
     label_groups,
     median_labels,
-    order_reproduced,
     tables_of,
-    training_runs,
 )
+from pipelines.studying.wording import NOT_WITHIN
 
 FORMAT, VERSION = "virtual-abacus-study-report", 1
 TABLES_FILE, SUMMARY_FILE = "tables.md", "summary.json"
@@ -189,7 +187,7 @@ def _ppo_added(grid: Grid) -> list[dict[str, Any]]:
 
 def _equal_steps(grid: Grid) -> list[dict[str, Any]]:
     """With demonstrations less without, when the budget is spent."""
-    steps = budget([record for seeds in grid.parts.values() for record in seeds])
+    steps = budget(grid.records)
     rows = []
     for kind, n in grid.parts:
         found = added_by_demonstrations(grid, kind, n, steps) if n else None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from statistics import median
 
-from abacus.rules import Operations
-from pipelines.evaluation.published import LONGEST_RUNS, LONGEST_RUNS_BY_LEVEL
 from pipelines.evaluation.tables import OPERATION_WORDS, Table
 from pipelines.studying.groups import (
     Grid,
@@ -23,10 +21,9 @@ from pipelines.studying.groups import (
     seeds_said,
     split,
 )
+from pipelines.studying.paper_table import longest_runs, paper_claims, paper_rows_of
 from pipelines.studying.records import REWARDED, Record, Score
 from pipelines.studying.statistics import (
-    BEYOND,
-    FEWEST_SEEDS,
     Estimate,
     Threshold,
     accuracies_at,
@@ -37,39 +34,23 @@ from pipelines.studying.statistics import (
     reached,
     report_generator,
 )
+from pipelines.studying.wording import (
+    INTERVALS_SAID,
+    MISSING,
+    count,
+    estimate_of,
+    estimated,
+    percent,
+    points,
+    steps_said,
+    threshold_said,
+)
 
-#: A cell that was not run.
-MISSING = "-"
-NOT_WITHIN = "not within this grid"
 MILESTONES = (0.5, 0.9, 0.99, 1.0)
 #: Parts of the budget at which runs are compared.
 BUDGET_PARTS = (0.1, 0.25, 0.5, 1.0)
 #: Shares of seeds that must be exact, as they are asked for in two columns.
 ALL_SEEDS, HALF_OF_SEEDS = 1.0, 0.5
-#: Of a percentage; less is the rounding of a sum.
-_DECIMALS = 9
-INTERVALS_SAID = (
-    "interquartile mean over seeds, with a 95 % bootstrap interval by seed in brackets, or the "
-    f"number of seeds where there are fewer than {FEWEST_SEEDS}"
-)
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """A row of the paper's Table 1."""
-
-    name: str
-    reward: str
-    operations: Operations
-    longest: int
-
-
-#: Table 1: most operations solved in an episode during training.
-PAPER_ROWS = (
-    *(PaperRow(level, level, "both", longest) for level, longest in LONGEST_RUNS_BY_LEVEL.items()),
-    PaperRow("addition", "dense", "add", LONGEST_RUNS["add"]),
-    PaperRow("subtraction", "dense", "subtract", LONGEST_RUNS["subtract"]),
-)
 
 
 def tables_of(records: Sequence[Record]) -> list[Table]:
@@ -87,10 +68,10 @@ def _tables(records: Sequence[Record]) -> Iterator[Table]:
         yield _what_ppo_added(tuned)
     for name, part in comparisons([r for r in records if r.cell.arm in REWARDED]).items():
         yield _milestones(name, part)
-    grids = [paper for paper in grids_of(records, "ppo") if _paper_kinds(paper)]
+    grids = [paper for paper in grids_of(records, "ppo") if paper_rows_of(paper)]
     if grids:
-        yield _longest_runs(grids)
-        yield _paper_claims(grids)
+        yield longest_runs(grids)
+        yield paper_claims(grids)
     if any(record.cell.arm == "dagger" for record in records):
         yield _by_labels(records)
     for name, part in comparisons(records).items():
@@ -99,58 +80,6 @@ def _tables(records: Sequence[Record]) -> Iterator[Table]:
     for fine_tuned in grids_of(records, "ppo"):
         if 0 in fine_tuned.demonstrations and len(fine_tuned.demonstrations) > 1:
             yield _equal_steps(fine_tuned)
-
-
-# Numbers as they are shown.
-
-
-def percent(share: float) -> str:
-    """A share in per cent; what is not 0 or 100 is not rounded to it."""
-    value, decimals = round(100 * share, _DECIMALS), 2
-    while 0 < value < 100 and round(value, decimals) in (0, 100):
-        decimals += 1
-    return f"{value:.{decimals}f}" if value not in (0, 100) else f"{value:.0f}"
-
-
-def points(share: float) -> str:
-    """A difference of shares, in percentage points, with its sign."""
-    return f"{100 * share:+.2f}"
-
-
-def count(value: float) -> str:
-    """A count, or a mean of counts."""
-    return f"{value:,.1f}" if value < 10 and value != round(value) else f"{value:,.0f}"
-
-
-def estimated(found: Estimate | None, shown: Callable[[float], str], usual: int = 0) -> str:
-    """`97.84 (95.10 to 98.20)`; the seeds too where they are few, or not as many as usual."""
-    if found is None:
-        return MISSING
-    said = seeds_said([found.seeds])
-    if found.low is None or found.high is None:
-        return f"{shown(found.value)} ({said})"
-    more = f"; {said}" if usual and found.seeds != usual else ""
-    return f"{shown(found.value)} ({shown(found.low)} to {shown(found.high)}{more})"
-
-
-def threshold_said(found: Threshold | None) -> str:
-    """`3,000 (1,000 to 3,000; 5 seeds)`."""
-    if found is None:
-        return MISSING
-    said = seeds_said([found.seeds])
-    if found.low is None or found.high is None:
-        return f"{_demonstrations_said(found.value)} ({said})"
-    if found.low == found.high == BEYOND:
-        return f"{NOT_WITHIN} ({said})"
-    low, high = _demonstrations_said(found.low), _demonstrations_said(found.high)
-    return f"{_demonstrations_said(found.value)} ({low} to {high}; {said})"
-
-
-def _demonstrations_said(value: float) -> str:
-    return NOT_WITHIN if value == BEYOND else f"{value:,.0f}"
-
-
-# The grid: demonstrations by kinds of supervision.
 
 
 @dataclass(frozen=True)
@@ -172,11 +101,7 @@ MEASURES = (
 
 def final_estimate(seeds: Sequence[Record], measure: Measure) -> Estimate | None:
     """Of the policies that the runs kept."""
-    return _estimate([measure.of(record.final) for record in seeds])
-
-
-def _estimate(values: Sequence[float]) -> Estimate | None:
-    return estimate([values], report_generator()) if values else None
+    return estimate_of([measure.of(record.final) for record in seeds])
 
 
 def _grid_tables(grid: Grid) -> Iterator[Table]:
@@ -199,7 +124,7 @@ def _grid_tables(grid: Grid) -> Iterator[Table]:
             rows.append(_over_shared(grid, shared, measure, usual))
         note = (
             f"Comparison `{grid.comparison}`; the policy that each run kept; {INTERVALS_SAID}; "
-            f"{seeds_said([usual])} unless a cell says otherwise. PPO: {_steps_said(grid)}."
+            f"{seeds_said([usual])} unless a cell says otherwise. PPO: {steps_said(grid)}."
         )
         if len(shared) > 1:
             note += (
@@ -228,10 +153,6 @@ def _over_shared(grid: Grid, shared: list[int], measure: Measure, usual: int) ->
     estimates = (over_shared(grid, kind, measure) for kind in grid.kinds)
     cells = (estimated(found, measure.shown, usual) for found in estimates)
     return (f"{shared[0]:,} to {shared[-1]:,} together", *cells)
-
-
-def _steps_said(grid: Grid) -> str:
-    return f"{budget(_all(grid)):,} steps"
 
 
 def _certified(grid: Grid, header: tuple[str, ...]) -> Table:
@@ -289,9 +210,6 @@ def _thresholds(grid: Grid) -> Table:
     )
 
 
-# What PPO made of the clones.
-
-
 @dataclass(frozen=True)
 class Change:
     """In how many seeds something rose, and in how many it fell."""
@@ -325,7 +243,7 @@ def _what_ppo_added(grids: Sequence[Grid]) -> Table:
             elif n:
                 rows.append((*where, *[MISSING] * 10, "0"))
     measured = ("clone", "kept", "last", "kept: rose / fell", "last: rose / fell")
-    budgets = ", ".join(f"`{grid.comparison}` {_steps_said(grid)}" for grid in grids)
+    budgets = ", ".join(f"`{grid.comparison}` {steps_said(grid)}" for grid in grids)
     return Table(
         "ppo_added",
         "What PPO added to each clone",
@@ -356,9 +274,6 @@ def _added(seeds: Sequence[Record], measure: Measure) -> tuple[str, ...]:
         f"{kept.rose} / {kept.fell}",
         f"{last.rose} / {last.fell}",
     )
-
-
-# How long it took.
 
 
 def _milestones(comparison: str, records: Sequence[Record]) -> Table:
@@ -397,157 +312,6 @@ def _milestone(seeds: Sequence[Record], share: float) -> str:
         return f"not reached ({of_all})"
     steps, seconds = median(p.step for p in found), median(p.seconds for p in found)
     return f"{steps:,.0f} steps, {seconds:,.0f} s ({of_all})"
-
-
-# The paper's Table 1.
-
-
-def _paper_kind(row: PaperRow) -> Kind:
-    return Kind("ppo", row.reward, row.operations)
-
-
-def _paper_kinds(grid: Grid) -> list[PaperRow]:
-    """The paper's rows that a comparison has; one alone compares nothing."""
-    rows = [row for row in PAPER_ROWS if _paper_kind(row) in grid.kinds]
-    return rows if len(rows) > 1 else []
-
-
-def training_runs(grid: Grid, row: PaperRow, demonstrations: int) -> list[int]:
-    """By seed, the longest run of operations during training."""
-    seeds = grid.seeds(_paper_kind(row), demonstrations)
-    return [record.longest_training_run for record in seeds]
-
-
-def _longest_runs(grids: Sequence[Grid]) -> Table:
-    paper = [
-        "the paper",
-        "0",
-        *(f"{row.longest:,}" for row in PAPER_ROWS),
-        MISSING,
-        MISSING,
-        "not said",
-        "not said",
-    ]
-    rows = [tuple(paper)]
-    for grid in grids:
-        for n in grid.demonstrations:
-            runs = [training_runs(grid, row, n) for row in PAPER_ROWS]
-            if not any(runs):
-                continue
-            counts = [len(lengths) for lengths in runs if lengths]
-            rows.append(
-                (
-                    f"{grid.comparison}, {_steps_said(grid)}",
-                    f"{n:,}",
-                    *(_runs_said(lengths) for lengths in runs),
-                    order_reproduced([max(lengths, default=None) for lengths in runs]),
-                    order_reproduced([float(iqm(ls)) if ls else None for ls in runs]),
-                    _steps_of_an_abacus(grid),
-                    seeds_said(counts).partition(" seed")[0],
-                )
-            )
-    return Table(
-        "longest_runs",
-        "The paper's Table 1: longest run of operations during training",
-        "The longest run that the sampling policy solved while it was trained: the best of the "
-        f"seeds, then the {INTERVALS_SAID}. The paper gives one number a row. Its order, from "
-        f"long to short, is {', '.join(row.name for row in _by_length())}; the last columns say "
-        "whether the best and the means of the columns that were run are in that order. A run "
-        "cannot be longer than what an abacus has steps for, at nearly thirty an operation: where "
-        "runs come near that, they say how long the training was and not how good it is.",
-        (
-            "comparison",
-            "demonstrations",
-            *(row.name for row in PAPER_ROWS),
-            "order reproduced? (best)",
-            "order reproduced? (mean)",
-            "steps an abacus",
-            "seeds",
-        ),
-        tuple(rows),
-    )
-
-
-def _steps_of_an_abacus(grid: Grid) -> str:
-    """The budget is shared by the abaci that act at once."""
-    settings = [record.cell.settings for seeds in grid.parts.values() for record in seeds]
-    abaci = {each["n_envs"] for each in settings if "n_envs" in each}
-    return f"{budget(_all(grid)) // max(abaci):,}" if abaci else MISSING
-
-
-def _all(grid: Grid) -> list[Record]:
-    return [record for seeds in grid.parts.values() for record in seeds]
-
-
-def _by_length() -> list[PaperRow]:
-    return sorted(PAPER_ROWS, key=lambda row: -row.longest)
-
-
-def _runs_said(lengths: Sequence[int]) -> str:
-    if not lengths:
-        return MISSING
-    return f"best {max(lengths):,}; {estimated(_estimate([float(n) for n in lengths]), count)}"
-
-
-def order_reproduced(lengths: Sequence[float | None]) -> str:
-    """Whether lengths, in the order of `PAPER_ROWS`, fall as the paper's do; equal ones do not."""
-    by_row = dict(zip(PAPER_ROWS, lengths, strict=True))
-    ours = [length for row in _by_length() if (length := by_row[row]) is not None]
-    if len(ours) < 2:
-        return MISSING
-    falls = all(longer > shorter for longer, shorter in pairwise(ours))
-    of_some = f" (of {len(ours)} columns)" if len(ours) < len(PAPER_ROWS) else ""
-    return ("yes" if falls else "no") + of_some
-
-
-def _paper_claims(grids: Sequence[Grid]) -> Table:
-    rows = []
-    for grid in grids:
-        for n in sorted({grid.demonstrations[0], grid.demonstrations[-1]}):
-            for longer, shorter in _claims(grid):
-                found = _claim(grid, n, longer, shorter)
-                where = (f"{grid.comparison}, {_steps_said(grid)}", f"{n:,}")
-                claim = f"{longer.name} > {shorter.name}"
-                gap = f"{longer.longest - shorter.longest:,}"
-                said = estimated(found, lambda value: f"{value:+,.0f}")
-                rows.append((claim, *where, gap, said, verdict(found)))
-    return Table(
-        "paper_claims",
-        "The paper's Table 1, row against row",
-        "How much longer the longest run during training is, in the paper and here (difference "
-        "of interquartile means over seeds, 95 % bootstrap interval). Reproduced: the interval "
-        "lies above 0; opposite: below; not decided: 0 is in it, or there are fewer than "
-        f"{FEWEST_SEEDS} seeds. With the fewest and the most demonstrations of each comparison, "
-        "and for the rows that it has.",
-        ("claim", "comparison", "demonstrations", "the paper", "here", "reproduced?"),
-        tuple(rows),
-    )
-
-
-def _claims(grid: Grid) -> Iterator[tuple[PaperRow, PaperRow]]:
-    """What the paper says of its rows: of levels among each other, and of one operation alone."""
-    ordered = [row for row in _by_length() if _paper_kind(row) in grid.kinds]
-    for place, longer in enumerate(ordered):
-        for shorter in ordered[place + 1 :]:
-            if longer.operations == shorter.operations or longer.reward == shorter.reward:
-                yield longer, shorter
-
-
-def _claim(grid: Grid, n: int, longer: PaperRow, shorter: PaperRow) -> Estimate | None:
-    runs = [[float(r) for r in training_runs(grid, row, n)] for row in (longer, shorter)]
-    return difference(runs[0], runs[1], report_generator()) if all(runs) else None
-
-
-def verdict(found: Estimate | None) -> str:
-    """Whether a difference is above 0."""
-    if found is None:
-        return MISSING
-    if found.low is None or found.high is None or found.low <= 0 <= found.high:
-        return "not decided"
-    return "yes" if found.low > 0 else "opposite"
-
-
-# Other ways to supervise.
 
 
 def label_groups(records: Sequence[Record]) -> list[list[Record]]:
@@ -611,7 +375,7 @@ def _checkpoints(records: Sequence[Record]) -> list[int]:
 
 def accuracy_estimate(seeds: Sequence[Record], step: int) -> Estimate | None:
     """Operations solved after so many steps."""
-    return _estimate(accuracies_at(seeds, step))
+    return estimate_of(accuracies_at(seeds, step))
 
 
 def _dqn(comparison: str, records: Sequence[Record]) -> Table:
@@ -637,9 +401,6 @@ def _dqn(comparison: str, records: Sequence[Record]) -> Table:
             for kind in kinds
         ),
     )
-
-
-# With demonstrations and without, at equal steps.
 
 
 def added_by_demonstrations(grid: Grid, kind: Kind, n: int, step: int) -> Estimate | None:

@@ -8,18 +8,11 @@ import pytest
 
 from pipelines.evaluation.tables import Table
 from pipelines.studying.groups import checked
+from pipelines.studying.paper_table import PAPER_ROWS, order_reproduced, verdict
 from pipelines.studying.records import Record
 from pipelines.studying.statistics import BEYOND, Estimate, Threshold
-from pipelines.studying.tables import (
-    PAPER_ROWS,
-    count,
-    estimated,
-    order_reproduced,
-    percent,
-    tables_of,
-    threshold_said,
-    verdict,
-)
+from pipelines.studying.tables import tables_of
+from pipelines.studying.wording import count, estimated, percent, threshold_said
 from tests.pipelines.studying.synthetic_records import record, score, seeds, study
 
 
