@@ -24,6 +24,8 @@ from pipelines.studying.records import Cell, Record
 ATTEMPTS = 3
 #: Seconds to wait for a scheduler before it counts as unreachable.
 PATIENCE = 10.0
+#: What workers of a cluster say when they take up a cell.
+STARTED = "abacus-study-started"
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 #: What workers run: it has to be a function that they can import.
@@ -51,7 +53,7 @@ class Engine(Protocol):
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
     ) -> Iterator[Done]:
-        """Every cell, as they get done; `started` is told where the engine knows."""
+        """Every cell, as they get done; `started` is told of each when a worker takes it up."""
         ...
 
 
@@ -212,14 +214,21 @@ class DaskCluster:
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
     ) -> Iterator[Done]:
-        """See `Engine`; when cells start is not told."""
+        """See `Engine`."""
         from distributed import as_completed
 
         completed: Any = as_completed
         by_key = {cell.key: cell for cell in cells}
+
+        def note(event: tuple[float, str]) -> None:
+            # A scheduler may serve other studies too.
+            if event[1] in by_key:
+                started(by_key[event[1]])
+
+        self.client.subscribe_topic(STARTED, note)
         # Earlier cells have a higher priority, as others build on them.
         futures = [
-            self.client.submit(work, cell, key=cell.key, pure=False, priority=-number)
+            self.client.submit(_announced, work, cell, key=cell.key, pure=False, priority=-number)
             for number, cell in enumerate(cells)
         ]
         try:
@@ -233,6 +242,15 @@ class DaskCluster:
         finally:
             self.client.cancel(futures)
             self.client.close()
+
+
+def _announced(work: Work, cell: Cell) -> Record:
+    """The work of a cell on a worker of a cluster, which says that it has begun."""
+    from distributed import get_worker
+
+    worker: Any = get_worker()
+    worker.log_event(STARTED, cell.key)
+    return work(cell)
 
 
 def _line(error: BaseException | None) -> str:

@@ -120,7 +120,10 @@ def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(tmp_path: Path) -> 
         engine.client.wait_for_workers(2, timeout=60)
         assert engine.workers == 2
         done = []
-        for one in engine.run(made_up_work.slow_answer, asked, silent):
+        started: list[Cell] = []
+        for one in engine.run(made_up_work.slow_answer, asked, started.append):
+            # Whoever asks for the state of the study is told of a cell while it is run.
+            assert one.cell in started
             done.append(one)
             if len(done) == 1:
                 # Both are in the middle of the next cell, or just before it.
