@@ -201,6 +201,11 @@ def plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
+def short(value: float) -> str:
+    """A tick where there is little room: `10k`."""
+    return f"{value / 1000:,.0f}k" if value >= 1000 else f"{value:.0f}"
+
+
 def in_percent(value: float) -> str:
     """A tick of a share: `0.1 %`."""
     return f"{100 * value:g} %"

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.learning.files import write_text
 from pipelines.studying.drawing import SCREEN, Picture
-from pipelines.studying.figures import draw_figures
+from pipelines.studying.figures.all_figures import draw_figures
 from pipelines.studying.groups import (
     Grid,
     Kind,

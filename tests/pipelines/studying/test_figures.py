@@ -13,14 +13,30 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipelines.studying import figures
 from pipelines.studying.drawing import BrokenLog, Picture, in_percent, look_of, plain
-from pipelines.studying.figures import draw_figures
+from pipelines.studying.figures import (
+    dqn_curves,
+    error_by_demonstrations,
+    error_by_labels,
+    heat_map,
+    learning_curves,
+    what_ppo_added,
+)
+from pipelines.studying.figures.all_figures import draw_figures
 from pipelines.studying.groups import Kind
 from pipelines.studying.records import Record
 from tests.pipelines.studying.synthetic_records import record, score, seeds, study
 
 Figures = dict[str, Figure]
+#: Those that write a figure.
+MODULES = (
+    dqn_curves,
+    error_by_demonstrations,
+    error_by_labels,
+    heat_map,
+    learning_curves,
+    what_ppo_added,
+)
 
 
 @pytest.fixture
@@ -41,7 +57,8 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Record]
         assert [picture.key for picture in draw_figures(records, Path())] == list(kept)
         return dict(kept)
 
-    monkeypatch.setattr(figures, "drawn", drawn)
+    for module in MODULES:
+        monkeypatch.setattr(module, "drawn", drawn)
     with mpl.rc_context():
         yield draw
 
