@@ -55,7 +55,7 @@ class DqnSettings:
     n_envs: int = 64
     buffer_size: int = 200_000
     batch_size: int = 128
-    gamma: float = 0.99
+    gamma: float = 0.95
     learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
     #: Steps before the first update, with random actions alone.
     learning_starts: int = 5_000

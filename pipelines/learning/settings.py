@@ -25,7 +25,9 @@ RECORDED_OPERATIONS = 50_000
 #: What each preset decides. `default`: a clone of few demonstrations, so that PPO has something to
 #: do; a clone does not idle, so that a lower discount, with less noise, is safe. `exact`: as many
 #: demonstrations as it takes, on an abacus wide enough for every phase of the encoding, and no PPO.
-#: `alone`: PPO from nothing.
+#: `alone`: PPO from nothing. To idle for ever is worth -0.05 / (1 - discount): -1 at 0.95, as much
+#: as a mistake. With a higher discount a policy that does not know what to do ends the episode by a
+#: mistake rather than try, with a lower one it idles. The entropy bonus keeps it trying.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "demo_operations": 500,
@@ -68,11 +70,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_warmup": 0,
         "kl_weight": 0.0,
         "cloning_weight": 0.0,
-        "entropy_start": 0.04,
+        "entropy_start": 0.1,
         "learning_rate": 1e-3,
         "n_epochs": 6,
         "batch_size": 256,
-        "gamma": 0.99,
+        "gamma": 0.95,
         "gae_lambda": 0.8,
     },
 }
