@@ -65,13 +65,13 @@ def file_logger(folder: Path, name: str, after: int | None = None) -> Logger:
     return Logger(folder=str(folder), output_formats=outputs)
 
 
-def seconds_at(folder: Path, step: float, clock: str) -> float | None:
-    """The time that a run had taken when it reached a step, from its log of updates."""
-    file = folder / "progress.csv"
+def seconds_at(folder: Path, step: int, clock: str) -> float | None:
+    """The time that a run had taken when it was evaluated at a step, from its evaluations' log."""
+    file = folder / "evaluations.csv"
     if not file.is_file():
         return None
     with file.open(newline="") as lines:
         for row in csv.DictReader(lines):
-            if float(row[STEP]) >= step and row.get(clock):
+            if int(row[STEP]) == step and row.get(clock):
                 return float(row[clock])
     return None

@@ -221,6 +221,8 @@ class Training:
         logger = file_logger(self.folder.path, "evaluations", before)
         for name, value in evaluation.record().items():
             logger.record(name, value)
+        for name in CLOCKS:
+            logger.record(f"time/{name}_seconds", round(self.seconds.get(name, 0.0), 1))
         logger.dump(step)
         logger.close()
         self.say(shown_evaluation(evaluation))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -125,6 +126,15 @@ class Killed(BaseException):
     pass
 
 
+def timeless(log: Path) -> list[dict[str, str]]:
+    """The lines of a log without what clocks said."""
+    with log.open(newline="") as lines:
+        return [
+            {name: value for name, value in row.items() if not name.endswith("_seconds")}
+            for row in csv.DictReader(lines)
+        ]
+
+
 @pytest.mark.parametrize("after", ["epoch 2", "step 1536", "step 3584"])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
@@ -151,7 +161,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     assert runs[0]["evaluations"] == runs[1]["evaluations"]
     assert runs[0]["settings"] == runs[1]["settings"]
     for name in ("cloning.csv", "evaluations.csv"):
-        assert (whole / name).read_text() == (broken / name).read_text()
+        assert timeless(whole / name) == timeless(broken / name)
     lines = [(folder / "progress.csv").read_text().splitlines() for folder in (whole, broken)]
     assert len(lines[0]) == len(lines[1])
 
