@@ -4,7 +4,7 @@ The interquartile mean of n values leaves out n/4 at either end, where n/4 need 
 five values the inner three count, with weights 3/4, 1 and 3/4. It is blind to one bad seed of
 five, which is why the number of exact seeds is shown beside it. Intervals are percentiles of
 means of seeds drawn anew; with few seeds they are too narrow (of five normal seeds a 95 %
-interval holds the truth in about 89 % of cases, of three in 76 %), and of equal seeds they have
+interval holds the truth in about 90 % of cases, of three in 75 %), and of equal seeds they have
 no width at all.
 """
 

@@ -71,7 +71,7 @@ def test_equal_seeds_have_their_value_and_no_width(value: float, count: int) -> 
     assert count < 3 or found.low == found.high == value
 
 
-def coverage(size: int, trials: int = 300) -> float:
+def coverage(size: int, trials: int = 1000) -> float:
     """How often the interval of normal seeds holds the true mean."""
     generator = np.random.default_rng(3)
     found = [estimate([generator.normal(5, 2, size).tolist()], generator) for _ in range(trials)]
@@ -80,8 +80,9 @@ def coverage(size: int, trials: int = 300) -> float:
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert 0.90 <= coverage(24) <= 0.98
-    # As the module says: too narrow with five seeds.
-    assert 0.84 <= coverage(5) <= 0.93
+    # As the module says: too narrow with five seeds, more so with three.
+    assert 0.86 <= coverage(5) <= 0.92
+    assert 0.73 <= coverage(3) <= 0.79
 
 
 def test_strata_are_resampled_each_for_itself() -> None:
