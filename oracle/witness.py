@@ -72,7 +72,7 @@ class Witness:
 
 
 class WitnessFinder:
-    """Finds witnesses for the rows of a complete set."""
+    """Finds witnesses for the rows of a complete set, or of one operation's part of it."""
 
     def __init__(self, observations: ObservationSet) -> None:
         self.observations = observations
@@ -84,26 +84,27 @@ class WitnessFinder:
         return explore(chosen.base, chosen.frames, complete_width(chosen.frames), chosen.variant)
 
     @cached_property
-    def _situations_by_row(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Situations ordered by the row of the set that they show, and where each row begins."""
+    def _situations_by_row(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """Situations by the observation that they show; where each row's begin, where they end."""
         found = self.exploration
         keys = observation_keys(
             found.histories, found.situations[:, SYMBOL], found.situations[:, OPERATION]
         )
         order = np.argsort(keys, kind="stable")
-        shown, begins = np.unique(keys[order], return_index=True)
-        if not np.array_equal(shown, self.observations.keys):
+        shown, begins, counts = np.unique(keys[order], return_index=True, return_counts=True)
+        places = np.minimum(np.searchsorted(shown, self.observations.keys), len(shown) - 1)
+        if not np.array_equal(shown[places], self.observations.keys):
             raise ValueError("the set is not that of its exploration: make it anew")
-        return order, np.append(begins, len(order))
+        return order, begins[places], begins[places] + counts[places]
 
     def situations(self, row: int) -> npt.NDArray[np.int64]:
         """All situations in which a row is seen, nearest to a start first."""
-        order, begins = self._situations_by_row
-        return order[begins[row] : begins[row + 1]]
+        order, begins, ends = self._situations_by_row
+        return order[begins[row] : ends[row]]
 
     def nearest_first(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         """The rows in the order of their distance from a start."""
-        order, begins = self._situations_by_row
+        order, begins, _ = self._situations_by_row
         return rows[np.argsort(order[begins[rows]], kind="stable")]
 
     def find(self, row: int) -> Witness:

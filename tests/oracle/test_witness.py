@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from abacus import AbacusEnv
+from abacus.kernel import ADD, SUBTRACT
 from oracle.algorithm import BatchWindow, Variant, reference_algorithm
 from oracle.observations import enumerate_observations
 from oracle.witness import WitnessFinder
@@ -20,6 +23,22 @@ def test_every_member_of_a_small_set_is_reachable(base: int, frames: int, varian
     for row in range(len(finder.observations)):
         witness = finder.find(row)
         assert finder.confirms(witness, row)
+
+
+@pytest.mark.parametrize("operation", [ADD, SUBTRACT])
+def test_every_member_of_one_operations_part_is_reachable(operation: int) -> None:
+    whole = enumerate_observations(2, 2)
+    finder = WitnessFinder(whole.of_operation(operation))
+    assert 0 < len(finder.observations) < len(whole)
+    for row in range(len(finder.observations)):
+        assert finder.confirms(finder.find(row), row)
+
+
+def test_a_set_with_observations_of_its_own_is_refused() -> None:
+    whole = enumerate_observations(2, 2)
+    strange = replace(whole, histories=whole.histories + 1)
+    with pytest.raises(ValueError, match="not that of its exploration"):
+        WitnessFinder(strange).find(0)
 
 
 def test_a_sample_of_the_default_set_is_reachable() -> None:

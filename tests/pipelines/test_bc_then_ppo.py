@@ -98,6 +98,17 @@ def test_a_run_leaves_everything_and_says_where(
     assert after_warm_up["wrong"] == before["wrong"] == summary["clone"]["wrong"]
 
 
+@pytest.mark.parametrize("operations", ["add", "subtract"])
+def test_one_operation_alone_is_learned_and_asked_for_a_certificate(
+    job: Job, tmp_path: Path, operations: str
+) -> None:
+    words = f"--operations {operations} --demo-operations 0 --cloning-weight 0".split()
+    assert job("--run-folder", tmp_path / "run", *words) == 0
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    assert certificate["disagreements"] > 0
+    assert certificate["counterexamples"]
+
+
 def test_the_same_seed_gives_the_same_run(job: Job, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         assert job("--run-folder", tmp_path / name, "--seed", seed) == 0
