@@ -34,6 +34,10 @@ def test_commands_that_it_names_exist() -> None:
     jobs = set(re.findall(r"python -m ((?:pipelines|benchmarks)\.\w+)", text))
     missing = [job for job in jobs if not (ROOT / f"{job.replace('.', '/')}.py").exists()]
     assert not missing
+    pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
+    grids = {g for page in pages for g in re.findall(r"[\w./]+/grids/\w+\.json", page.read_text())}
+    assert grids
+    assert [grid for grid in grids if not (ROOT / grid).exists()] == []
     links = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []

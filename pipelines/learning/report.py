@@ -37,8 +37,12 @@ def measured_anew(folder: Path, settings: Settings, outcome: Outcome) -> Outcome
 
 
 def certify_best(folder: Path, settings: Settings, outcome: Outcome) -> Certificate | None:
-    """Certifies the best policy and writes the certificate; None where there is no set to ask."""
-    if outcome.best.wrong is None:
+    """Certifies the best policy and writes the certificate; None where there is no set to ask.
+
+    There is none of one operation alone: what is seen during it holds resets after the other, which
+    a policy of one operation need not know.
+    """
+    if outcome.best.wrong is None or settings.operations != "both":
         return None
     policy = load_policy(folder / "best")
     certificate = certify(policy, observations_of(settings.world()))

@@ -150,13 +150,20 @@ def _ppo_in(path: Path, cell: Cell, settings: Settings, work: WorkFolder) -> Tra
         final=load_policy(path / "best"),
         last=load_policy(path / "last"),
         curve=[
-            _point(evaluation, seconds_at(path, evaluation.step, PROCESSOR_CLOCK) or 0.0)
+            _point(evaluation, _processor_seconds(path, evaluation.step))
             for evaluation in outcome.evaluations
         ],
         longest_training_run=outcome.longest_training_run,
         labels=_labels(settings) if cell.demonstrations else 0,
         seconds=outcome.seconds,
     )
+
+
+def _processor_seconds(path: Path, step: int) -> float:
+    seconds = seconds_at(path, step, PROCESSOR_CLOCK)
+    if seconds is None:
+        raise ValueError(f"{path.name} has no time of step {step}: remove the run")
+    return seconds
 
 
 def _dagger(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:

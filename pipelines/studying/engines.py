@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -221,9 +221,10 @@ class DaskCluster:
         by_key = {cell.key: cell for cell in cells}
 
         def note(event: tuple[float, str]) -> None:
-            # A scheduler may serve other studies too.
+            # A scheduler may serve other studies too. Without room to say so, the cell goes on.
             if event[1] in by_key:
-                started(by_key[event[1]])
+                with suppress(OSError):
+                    started(by_key[event[1]])
 
         self.client.subscribe_topic(STARTED, note)
         # Earlier cells have a higher priority, as others build on them.

@@ -100,7 +100,8 @@ class Record:
     longest_training_run: int
     #: Answers of the teacher that were learned from.
     labels: int
-    #: Of cloning, of reinforcement learning, of all with the measuring.
+    #: Of cloning and of reinforcement learning, over all attempts; `all` is what the attempt that
+    #: finished took, with the measuring.
     seconds: dict[str, float]
 
     def reached(self, accuracy: float) -> CurvePoint | None:

@@ -43,7 +43,8 @@ def error_by_demonstrations(grid: Grid, folder: Path) -> Picture:
     title = (
         "Error by number of demonstrations; exact in every seed from some number on: "
         f"{exact} of {len(kinds)} kinds of supervision\n"
-        f"{averaged(parts)}, up to {max(grid.demonstrations):,} demonstrations"
+        f"Comparison {grid.comparison}. {averaged(parts)}, "
+        f"up to {max(grid.demonstrations):,} demonstrations"
     )
 
     def draw(figure: Figure) -> None:

@@ -34,7 +34,8 @@ def heat_map(grid: Grid, folder: Path) -> Picture:
     known = values[~np.isnan(values)].tolist()
     title = (
         f"Operations solved, %: {said_range(known, percent)}, by demonstrations and supervision\n"
-        f"Interquartile mean of {seeds_in(list(grid.parts.values()))}; "
+        f"Comparison {grid.comparison}. Interquartile mean of "
+        f"{seeds_in(list(grid.parts.values()))}; "
         "below it, how many seeds were certified exact, if any"
     )
 

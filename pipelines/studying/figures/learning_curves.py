@@ -64,7 +64,7 @@ def learning_curves(
     of = "levels of reward" if key == "curves_levels" else "operations"
     title = (
         f"Learning with and without demonstrations, by {of}\n"
-        f"Greedy policy, {steps:,} steps. {averaged(shown)}"
+        f"Comparison {grid.comparison}, greedy policy, {steps:,} steps. {averaged(shown)}"
     )
     ends = {
         n: [accuracy_at_end(grid.seeds(kind, n)) for kind in kinds if grid.seeds(kind, n)]

@@ -35,7 +35,8 @@ def what_ppo_added(grid: Grid, folder: Path) -> Picture:
     title = (
         f"What PPO made of {kept.seeds} clones: operations solved rose in {kept.rose} and fell in "
         f"{kept.fell};\nwrong observations fell in {fewer.fell} and rose in {fewer.rose} "
-        f"(policy kept by the run; {seeds_in(list(grid.parts.values()))} a point)"
+        f"(comparison {grid.comparison}; policy kept by the run; "
+        f"{seeds_in(list(grid.parts.values()))} a point)"
     )
 
     def draw(figure: Figure) -> None:

@@ -33,6 +33,16 @@ def slow_answer(cell: Cell) -> Record:
     return answer(cell)
 
 
+def waits_to_be_let_go(cell: Cell) -> Record:
+    """Ends when somebody has noticed that it began."""
+    go, waited_until = Path(cell.settings["folder"]) / f"go-{cell.seed}", time.monotonic() + 60
+    while not go.exists():
+        if time.monotonic() > waited_until:
+            raise TimeoutError("nobody noticed")
+        time.sleep(0.02)
+    return answer(cell)
+
+
 def dies_first(cell: Cell) -> Record:
     """The process of an odd cell dies so many times before it answers."""
     marks = Path(cell.settings["folder"])
