@@ -24,7 +24,7 @@ RECORDED_OPERATIONS = 50_000
 
 #: What each preset decides. `default`: a clone of few demonstrations, so that PPO has something to
 #: do. `exact`: as many demonstrations as it takes, on an abacus wide enough for every phase of the
-#: encoding, and no PPO. `alone`: PPO from nothing. To idle for ever is worth -0.05 / (1 - discount),
+#: encoding, and no PPO. `alone`: PPO from nothing. Idling for ever is worth -0.05 / (1 - discount),
 #: at 0.95 as much as a mistake: -1. With a higher discount a policy that does not know what to do
 #: would rather end the episode by a mistake than try, with a much lower one it idles. The entropy
 #: bonus keeps it trying.
