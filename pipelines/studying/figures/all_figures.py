@@ -25,7 +25,8 @@ def draw_figures(records: Sequence[Record], folder: Path) -> list[Picture]:
 
 def _figures(records: Sequence[Record], folder: Path) -> Iterator[Picture]:
     grid = main_grid(records)
-    if grid:
+    # With one number of demonstrations there is nothing to draw against.
+    if grid and len(grid.demonstrations) > 1:
         yield error_by_demonstrations(grid, folder)
         yield heat_map(grid, folder)
     trained = curve_grid(records)

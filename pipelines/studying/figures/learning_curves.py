@@ -62,8 +62,9 @@ def learning_curves(
     shown = [grid.seeds(kind, n) for kind in kinds for n in counts]
     steps = budget([record for seeds in shown for record in seeds])
     of = "levels of reward" if key == "curves_levels" else "operations"
+    given = " and ".join(["with"] * any(counts) + ["without"] * (0 in counts))
     title = (
-        f"Learning with and without demonstrations, by {of}\n"
+        f"Learning {given} demonstrations, by {of}\n"
         f"Comparison {grid.comparison}, greedy policy, {steps:,} steps. {averaged(shown)}"
     )
     ends = {
@@ -77,9 +78,9 @@ def learning_curves(
             for kind in kinds:
                 look = look_of(kind) if key == "curves_levels" else _operation_look(kind)
                 draw_curve(axes, look, name(kind), grid.seeds(kind, n))
-            given = f"{n:,} demonstrations" if n else "no demonstrations"
+            panel = f"{n:,} demonstrations" if n else "no demonstrations"
             at_end = f": {said_range(ends[n], percent)} % at the end" if ends[n] else ": not run"
-            finish_curves(axes, given + at_end)
+            finish_curves(axes, panel + at_end)
         row[0].set_ylabel("operations solved, %")
         legend_below(figure, row[0], 5)
 
