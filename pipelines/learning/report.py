@@ -74,9 +74,9 @@ def _row(
 ) -> tuple[str, ...]:
     wrong = "not asked" if evaluation.wrong is None else f"{evaluation.wrong:,}"
     verdict = "no"
-    if evaluation.wrong is None:
+    if certificate is None:
         verdict = "not asked"
-    elif evaluation is outcome.best and certificate is not None and certificate.exact:
+    elif evaluation is outcome.best and certificate.exact:
         verdict = "exact"
     elif evaluation.wrong == 0:
         verdict = "exact (not the policy kept)"
@@ -113,7 +113,7 @@ def write_report(
         "|" + "---|" * len(HEADERS),
         *("| " + " | ".join(row) + " |" for row in rows),
         "",
-        *_verdict(outcome, certificate),
+        *_verdict(settings, outcome, certificate),
         "",
         f"Longest run of operations solved in a training episode: {outcome.longest_training_run}. "
         f"Seconds: {', '.join(f'{name} {value:.0f}' for name, value in outcome.seconds.items())}.",
@@ -133,14 +133,19 @@ def write_report(
     write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
-def _verdict(outcome: Outcome, certificate: Certificate | None) -> list[str]:
+def _verdict(settings: Settings, outcome: Outcome, certificate: Certificate | None) -> list[str]:
     lines = []
     if outcome.clone is not None and outcome.last.accuracy < outcome.clone.accuracy:
         lines.append(
             f"PPO ended below the clone ({outcome.last.accuracy:.2%} against "
             f"{outcome.clone.accuracy:.2%}); the policy kept as best is not below it."
         )
-    if certificate is None:
+    if settings.operations != "both":
+        lines.append(
+            "No certificate is given for one operation alone: the observations counted as wrong "
+            "hold resets after the other one, which this policy never meets."
+        )
+    elif certificate is None:
         lines.append("No certificate was asked for: the complete set is too large here.")
     elif certificate.exact:
         lines.append(

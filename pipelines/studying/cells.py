@@ -74,10 +74,14 @@ class WorkFolder:
         """The run of a cell: one that was broken off goes on from its checkpoint."""
         return self.path / "cells" / cell.key
 
+    def lock(self, cell: Cell) -> Path:
+        """Held by whoever is at the run of a cell."""
+        return self.run(cell).with_suffix(".lock")
+
     def forget(self, cell: Cell) -> None:
         """Removes the run of a cell whose record is kept."""
         shutil.rmtree(self.run(cell), ignore_errors=True)
-        self.run(cell).with_name(f"{cell.key}.lock").unlink(missing_ok=True)
+        self.lock(cell).unlink(missing_ok=True)
 
 
 def run_cell(cell: Cell, work: WorkFolder) -> Record:
@@ -129,10 +133,9 @@ def _cloning(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
 
 
 def _ppo(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
-    path = work.run(cell)
     # A worker that a cluster took for dead may still be at it: then this one waits, and goes on.
-    with locked(path.with_name(f"{path.name}.lock")):
-        return _ppo_in(path, cell, settings, work)
+    with locked(work.lock(cell)):
+        return _ppo_in(work.run(cell), cell, settings, work)
 
 
 def _ppo_in(path: Path, cell: Cell, settings: Settings, work: WorkFolder) -> Trained:

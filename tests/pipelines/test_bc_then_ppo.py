@@ -100,11 +100,12 @@ def test_a_run_leaves_everything_and_says_where(
 
 @pytest.mark.parametrize("operations", ["add", "subtract"])
 def test_a_run_with_one_operation_alone_ends_well_and_claims_no_certificate(
-    job: Job, tmp_path: Path, operations: str
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], operations: str
 ) -> None:
     words = f"--operations {operations} --demo-operations 0 --cloning-weight 0".split()
     assert job("--run-folder", tmp_path / "run", *words) == 0
-    assert (tmp_path / "run" / "report.md").is_file()
+    assert "not asked" in capsys.readouterr().out
+    assert "for one operation alone" in (tmp_path / "run" / "report.md").read_text()
     assert not (tmp_path / "run" / "certificate.json").exists()
 
 
