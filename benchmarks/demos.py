@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from benchmarks.machine import machine
 from oracle.demos import Demonstrations, Recipe
-from oracle.demos.about import facts, origin
-from oracle.demos.record import warm_up
+from oracle.demos.recipe import facts, origin
+from oracle.demos.shards import warm_up
 from oracle.demos.writer import FileWriter
-from pipelines.command_line import option, run
+from pipelines.job.command_line import option, run
 
 # Read when `datasets` is imported, by imitation.
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
@@ -40,7 +40,7 @@ BATCH = 4096
 RECORD = """
 import json, resource, sys, time
 from oracle.demos import Recipe, record
-from oracle.demos.record import warm_up
+from oracle.demos.shards import warm_up
 recipe = Recipe(operations=int(sys.argv[2]))
 warm_up(recipe)
 busy = time.process_time()
@@ -173,7 +173,7 @@ def _ours(demonstrations: Demonstrations, repetitions: int, folder: Path) -> Res
 def _minari(demonstrations: Demonstrations, repetitions: int, folder: Path) -> Result:
     import minari
 
-    from pipelines.demonstrations.to_minari import buffers
+    from pipelines.export import buffers
 
     space = _space(demonstrations)
     episodes = list(buffers(demonstrations))
@@ -205,7 +205,7 @@ def _space(demonstrations: Demonstrations) -> dict[str, Any]:
 def _imitation(demonstrations: Demonstrations, repetitions: int, folder: Path) -> Result:
     from imitation.data import serialize
 
-    from pipelines.demonstrations.to_imitation import flat_trajectories
+    from pipelines.export import flat_trajectories
 
     trajectories = flat_trajectories(demonstrations)
     path = folder / "imitation"

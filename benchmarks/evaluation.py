@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pipelines.command_line import argument, option, run
-from pipelines.evaluation.greedy import GreedyTable, Outcome
-from pipelines.evaluation.operations import drawn_operations, portions, step_limit
-from pipelines.evaluation.players import Player, asking_player
-from pipelines.evaluation.policies import NamedPolicy, find_policy
+from pipelines.job.command_line import argument, option, run
+from pipelines.learning.named_policies import NamedPolicy, find_policy
+from pipelines.scoring.operations import drawn_operations, portions, step_limit
+from pipelines.scoring.players import GreedyTable, Outcome, Player, asking_player
 
 EXAMPLE = "python -m benchmarks.evaluation"
 #: Operations that run at once without a memory, at most.

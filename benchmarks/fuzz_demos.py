@@ -20,9 +20,9 @@ from tqdm import tqdm
 
 from benchmarks.machine import machine
 from oracle.demos import Demonstrations, Recipe, record
-from pipelines.command_line import option, run
-from tests.oracle.hostile_files import DAMAGES
-from tests.oracle.hostile_reader import BYTES_BEYOND, SECONDS, HostileReader
+from pipelines.job.command_line import option, run
+from tests.oracle.demos.hostile_files import DAMAGES
+from tests.oracle.demos.hostile_reader import BYTES_BEYOND, SECONDS, HostileReader
 
 EXAMPLE = "python -m benchmarks.fuzz_demos --files 10000 --seed 1"
 

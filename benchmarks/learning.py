@@ -31,16 +31,17 @@ from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from benchmarks.machine import machine
-from oracle.demos.read import Demonstrations
+from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
-from pipelines.command_line import option, run
-from pipelines.learning.cloning import Cloning, CloningSettings
-from pipelines.learning.cloning_set import distinct
+from pipelines.job.command_line import option, run
+from pipelines.learning.cloning import Cloning
+from pipelines.learning.cloning_data import distinct
 from pipelines.learning.networks import RowLayout, make_network
 from pipelines.learning.policy import AbacusPolicy, new_policy
-from pipelines.learning.ppo import AbacusPPO, PpoSettings
+from pipelines.learning.ppo import AbacusPPO
 from pipelines.learning.rollouts import CHUNK, parts
+from pipelines.learning.settings import CloningSettings, PpoSettings
 
 EXAMPLE = "python -m benchmarks.learning --profile"
 WORLD = AbacusConfig(start="random", reward="no_of")

@@ -15,11 +15,11 @@ from functools import cache
 import numpy as np
 from tqdm import tqdm
 
-from oracle.closure import alike, missing_alike
-from oracle.explore import explore
-from oracle.observations import collect, complete_set
-from oracle.witness import WitnessFinder
-from pipelines.command_line import option, run
+from oracle.exact.closure import alike, missing_alike
+from oracle.exact.complete_set import collect, complete_set
+from oracle.exact.exploration import explore
+from oracle.exact.witness import WitnessFinder
+from pipelines.job.command_line import option, run
 
 #: Columns beyond the frames that the proof works with.
 PROOF_MARGIN = 13

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine
-from pipelines.command_line import option, run
-from pipelines.studying.cells import WorkFolder, run_cell
-from pipelines.studying.engines import DaskCluster, Engine, LocalProcesses
-from pipelines.studying.grid import Grid
-from pipelines.studying.records import Cell
+from pipelines.experiments.cells import WorkFolder, run_cell
+from pipelines.experiments.engines import DaskCluster, Engine, LocalProcesses
+from pipelines.experiments.grid import Grid
+from pipelines.experiments.records import Cell
+from pipelines.job.command_line import option, run
 
 EXAMPLE = "python -m benchmarks.study --cells 8"
 

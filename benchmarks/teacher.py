@@ -26,12 +26,7 @@ from abacus.observation import observation_space
 from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from benchmarks.machine import machine
-from oracle.algorithm import VARIANTS, Variant
-from oracle.certificate import certify
-from oracle.expert import expert_actions, follow
-from oracle.observability import sample_steps
-from oracle.observations import complete_set
-from oracle.trials import (
+from benchmarks.trials import (
     OPERATIONS_PER_TRIAL,
     Tally,
     Teacher,
@@ -40,7 +35,12 @@ from oracle.trials import (
     random_trials,
     run_trials,
 )
-from pipelines.command_line import option, run
+from oracle.algorithm import VARIANTS, Variant
+from oracle.exact.certificate import certify
+from oracle.exact.complete_set import complete_set
+from oracle.exact.observability import sample_steps
+from oracle.expert import expert_actions, follow
+from pipelines.job.command_line import option, run
 
 EXAMPLE = "python -m benchmarks.teacher --operations 1e5"
 
@@ -154,7 +154,7 @@ def burst() -> Seconds:
     return seconds_of(lambda: follow(batch, STEPS_IN_A_BURST), BURSTS)
 
 
-ENUMERATE = "from oracle.observations import complete_set; complete_set(5, 3)"
+ENUMERATE = "from oracle.exact.complete_set import complete_set; complete_set(5, 3)"
 
 
 def enumeration() -> tuple[Seconds, Seconds]:

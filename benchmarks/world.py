@@ -31,7 +31,7 @@ from abacus.compiling import compiled
 from abacus.kernel import random_below
 from abacus.render import render_ansi, render_rgb, view_of
 from benchmarks.machine import machine
-from pipelines.command_line import option, run
+from pipelines.job.command_line import option, run
 from tests.abacus.slow_reference import SlowAbacus
 
 EXAMPLE = "python -m benchmarks.world --repeats 5 --no-startup"

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.vec_env.base_vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvWrapper
 
 from abacus.sb3 import AbacusVecEnv
 from oracle.algorithm import Variant, check_variant
@@ -21,7 +22,7 @@ class ExpertPolicy(BasePolicy):
     """Answers for the abaci of one environment, as they stand.
 
     The environment is an `AbacusVecEnv`, also within wrappers that leave its observations as they
-    are or, as `oracle.flat.FlatObservations`, make them flat. The teacher needs the state, which an
+    are or, as `FlatObservations`, make them flat. The teacher needs the state, which an
     observation does not hold off the algorithm's path. So the policy is made for an environment,
     and `predict` checks that the observations it is given are those which the environment shows
     now.
@@ -72,3 +73,33 @@ class ExpertPolicy(BasePolicy):
 
     def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
         raise NotImplementedError("the teacher answers by predict(): it needs the state")
+
+
+Flat = npt.NDArray[np.float32]
+
+
+class FlatObservations(VecEnvWrapper):
+    """Window, symbol, operation and previous action one after the other, in one array."""
+
+    def __init__(self, venv: AbacusVecEnv) -> None:
+        self._keys = tuple(venv.batch.observation)
+        length = venv.batch.out.seen.shape[1]
+        super().__init__(venv, spaces.Box(0.0, 1.0, (length,), np.float32))
+
+    def reset(self) -> Flat:
+        """Starts an episode in every abacus."""
+        return self._flat(self.venv.reset())
+
+    def step_wait(
+        self,
+    ) -> tuple[Flat, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[dict[str, Any]]]:
+        """One action in every abacus."""
+        observation, rewards, dones, infos = self.venv.step_wait()
+        for i in np.flatnonzero(dones):
+            infos[i] = infos[i] | {
+                "terminal_observation": self._flat(infos[i]["terminal_observation"])
+            }
+        return self._flat(observation), rewards, dones, infos
+
+    def _flat(self, observation: Any) -> Flat:
+        return np.concatenate([observation[key] for key in self._keys], axis=-1)

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from pipelines.command_line import EXIT_INTERRUPTED, option, run, shown_path
-from pipelines.learning.report import (
+from pipelines.job.command_line import EXIT_INTERRUPTED, option, run, shown_path
+from pipelines.learning.run import (
+    Training,
     certify_best,
     measured_anew,
     summary_rows,
     text_table,
     write_report,
 )
-from pipelines.learning.runs import RunFolder, named_on_command_line, next_folder
+from pipelines.learning.run_folder import RunFolder, named_on_command_line, next_folder
 from pipelines.learning.settings import Settings
-from pipelines.learning.training import Training
 
 EXAMPLE = "python -m pipelines.bc_then_ppo --demo-operations 500 --n-timesteps 1_000_000"
 

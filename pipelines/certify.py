@@ -19,11 +19,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from oracle.algorithm import Variant
-from oracle.certificate import Certificate, Counterexample, certify
-from oracle.observations import complete_set
-from pipelines.command_line import argument, option, run, shown_path
-from pipelines.evaluation.policies import NamedPolicy, find_policy
-from pipelines.learning.files import write_text
+from oracle.exact.certificate import Certificate, Counterexample, certify
+from oracle.exact.complete_set import complete_set
+from oracle.files import write_text
+from pipelines.job.command_line import argument, option, run, shown_path
+from pipelines.learning.named_policies import NamedPolicy, find_policy
 
 EXAMPLE = "python -m pipelines.certify runs/first --json certificate.json"
 EXACT, NOT_EXACT = 0, 1

@@ -21,12 +21,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pipelines.command_line import EXIT_INTERRUPTED, argument, option, run, shown_path
-from pipelines.evaluation.adversarial import SETS
-from pipelines.evaluation.evaluation import Evaluation, Request, Results
-from pipelines.evaluation.policies import NamedPolicy, find_policy
-from pipelines.evaluation.report import Report
-from pipelines.evaluation.summary import findings_of
+from pipelines.job.command_line import EXIT_INTERRUPTED, argument, option, run, shown_path
+from pipelines.learning.named_policies import NamedPolicy, find_policy
+from pipelines.scoring.operations import SETS
+from pipelines.scoring.protocol import Evaluation, Request, Results
+from pipelines.scoring.report import Report, findings_of
 
 EXAMPLE = "python -m pipelines.evaluate runs/first --digits 1 2 4 8 16 --n-operations 1e5"
 DIGITS = (1, 2, 4, 8, 16, 32, 64, 128, 1_000, 10_000)

@@ -21,10 +21,10 @@ from abacus.rules import START_RANDOM, AbacusConfig, Operations
 from oracle.algorithm import Variant
 from oracle.demos import Demonstrations, Recipe, default_path, record
 from oracle.demos.recipe import DEFAULT_OPERATIONS, OPERATIONS_PER_EPISODE
-from oracle.demos.record import OPERATIONS_PER_SHARD, warm_up
+from oracle.demos.shards import OPERATIONS_PER_SHARD, warm_up
 from oracle.demos.writer import DEFAULT_COMPRESSION
-from pipelines.command_line import option, run
-from pipelines.demonstrations.summary import summary
+from pipelines.inspect_demos import summary
+from pipelines.job.command_line import option, run
 
 EXAMPLE = "python -m pipelines.generate_demos --n-operations 1e6 --epsilon 0.05 --seed 1"
 #: Flags that say how and where to record, not what.

@@ -11,19 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abacus.rules import AbacusConfig
-from pipelines.command_line import argument, option, run, shown_path
-from pipelines.learning.files import write_text
-from pipelines.playing.export import Exports, export
-from pipelines.playing.game import Game, watch
-from pipelines.playing.human import play_in_terminal
-from pipelines.playing.page import checked_expression, exactness, page
-from pipelines.playing.plain import plain_lines
-from pipelines.playing.players import Player, TeacherPlayer, network_player
-from pipelines.playing.screen import picture
-from pipelines.playing.task import config_for
-from pipelines.playing.terminal import is_interactive
-from pipelines.playing.watching import watch_in_terminal
-from pipelines.playing.words import verdict
+from oracle.files import write_text
+from pipelines.job.command_line import argument, option, run, shown_path
+from pipelines.showing.films import Exports, export
+from pipelines.showing.game import (
+    Game,
+    Player,
+    TeacherPlayer,
+    config_for,
+    network_player,
+    verdict,
+    watch,
+)
+from pipelines.showing.page import checked_expression, exactness, page
+from pipelines.showing.terminal import (
+    is_interactive,
+    picture,
+    plain_lines,
+    play_in_terminal,
+    watch_in_terminal,
+)
 
 EXAMPLE = 'python -m pipelines.play "1234+567-89"'
 

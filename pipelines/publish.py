@@ -10,10 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from oracle.certificate import certify
-from pipelines.command_line import argument, option, run, shown_path
-from pipelines.learning.files import write_text
-from pipelines.learning.publish import (
+from oracle.exact.certificate import certify
+from oracle.files import write_text
+from pipelines.job.command_line import argument, option, run, shown_path
+from pipelines.learning.policy_files import (
     PUBLISHED_POLICY,
     RUN_POLICIES,
     load_policy,

@@ -19,18 +19,24 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipelines.command_line import EXIT_INTERRUPTED, option, run, shown_path
-from pipelines.learning.demonstrations import recorded_file
-from pipelines.studying.cells import WorkFolder, run_cell, settings_of
-from pipelines.studying.engines import DaskCluster, Done, Engine, LocalProcesses
-from pipelines.studying.grid import Grid
-from pipelines.studying.records import Cell, Record
-from pipelines.studying.report import write_report
-from pipelines.studying.status import Running, status_lines
-from pipelines.studying.store import Store, being_written, open_store, read_store
+from pipelines.experiments.cells import WorkFolder, run_cell, settings_of
+from pipelines.experiments.engines import DaskCluster, Done, Engine, LocalProcesses
+from pipelines.experiments.grid import Grid
+from pipelines.experiments.records import Cell, Record
+from pipelines.experiments.report import write_report
+from pipelines.experiments.store import (
+    Running,
+    Store,
+    being_written,
+    open_store,
+    read_store,
+    status_lines,
+)
+from pipelines.job.command_line import EXIT_INTERRUPTED, option, run, shown_path
+from pipelines.learning.cloning_data import recorded_file
 
 EXAMPLE = "python -m pipelines.study --workers 2"
-GRID = Path(__file__).parent / "studying" / "grids" / "study.json"
+GRID = Path(__file__).parent / "experiments" / "grids" / "study.json"
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ record(Recipe(operations=1000), "some.h5")
 demonstrations = Demonstrations.open("some.h5")
 """
 
-from oracle.demos.read import Demonstrations
+from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
-from oracle.demos.record import Report, default_path, open_or_record, record
 from oracle.demos.schema import DemonstrationsError
+from oracle.demos.shards import Report, default_path, open_or_record, record
 
 __all__ = [
     "Demonstrations",

@@ -10,7 +10,7 @@ import torch
 from imitation.data.types import DictObs, TrajectoryWithRew
 
 if TYPE_CHECKING:
-    from oracle.demos.read import Demonstrations
+    from oracle.demos.dataset import Demonstrations
 
 
 class Batches:

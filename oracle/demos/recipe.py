@@ -1,7 +1,8 @@
-"""What decides the content of a set of demonstrations: the world, the teacher, the seed, how many.
+"""The seeds of episodes, and the random streams that they start.
 
-Two recordings of one recipe hold the same content, whatever the number of workers, the shards or
-the compression.
+Episode e of a set has the seed (seed + 1) * 2**32 + e: it depends on nothing else, so that shards
+and workers do not change what is drawn, and `AbacusEnv.reset(seed=...)` plays the episode again.
+No episode has a seed below 2**32: an evaluation under a small seed meets none of them.
 """
 
 from __future__ import annotations
@@ -9,13 +10,90 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from abacus.rules import AbacusConfig
 from oracle.algorithm import Variant, check_variant
-from oracle.demos.schema import FORMAT_VERSION
+from oracle.demos.schema import (
+    ATTRIBUTES,
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    SPLIT_EVERY,
+    SPLIT_FIRST,
+    DemonstrationsError,
+)
+
+# The constants of numpy.random.SeedSequence, which NumPy promises never to change.
+_POOL = 4
+_SHIFT = np.uint32(16)
+_INIT_A, _MULTIPLY_A = 0x43B0D7E5, 0x931E8875
+_INIT_B, _MULTIPLY_B = 0x8B51F9DD, 0x58F38DED
+_MIX_LEFT, _MIX_RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
+
+Words = npt.NDArray[np.uint32]
+
+
+def episode_seeds(seed: int, first: int, count: int) -> npt.NDArray[np.int64]:
+    """The seeds of episodes `first` to `first + count - 1`."""
+    return ((seed + 1) << 32) + np.arange(first, first + count, dtype=np.int64)
+
+
+def stream_starts(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """(seeds, 2): where the stream of an abacus with this seed starts, and that of its detours.
+
+    These are the words of `SeedSequence(seed).generate_state(2, uint64)`, the first of which
+    starts every abacus; for all seeds at once, since one at a time takes longer than the episode.
+    """
+    wide = seeds.astype(np.uint64)
+    words = [
+        (wide & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+        (wide >> np.uint64(32)).astype(np.uint32),
+    ]
+    state = _generate(_mix_entropy(words), 4).astype(np.uint64)
+    starts: npt.NDArray[np.uint64] = state[:, 0::2] | (state[:, 1::2] << np.uint64(32))
+    return starts
+
+
+class _Hash:
+    """SeedSequence's hash: its constant moves on with every value."""
+
+    def __init__(self, constant: int, factor: int) -> None:
+        self._constant, self._factor = constant, factor
+
+    def __call__(self, value: Words) -> Words:
+        value = value ^ np.uint32(self._constant)
+        self._constant = self._constant * self._factor & 0xFFFFFFFF
+        value = value * np.uint32(self._constant)
+        mixed: Words = value ^ (value >> _SHIFT)
+        return mixed
+
+
+def _mix_entropy(words: list[Words]) -> list[Words]:
+    hashed = _Hash(_INIT_A, _MULTIPLY_A)
+    zero = np.zeros_like(words[0])
+    pool = [hashed(words[k] if k < len(words) else zero) for k in range(_POOL)]
+    for source in range(_POOL):
+        for target in range(_POOL):
+            if source != target:
+                mixed = _MIX_LEFT * pool[target] - _MIX_RIGHT * hashed(pool[source])
+                pool[target] = mixed ^ (mixed >> _SHIFT)
+    return pool
+
+
+def _generate(pool: list[Words], count: int) -> Words:
+    hashed = _Hash(_INIT_B, _MULTIPLY_B)
+    return np.stack([hashed(pool[k % _POOL]) for k in range(count)], axis=1)
+
 
 #: Operations in an episode where nothing else is asked for: enough to carry, short enough to read.
 OPERATIONS_PER_EPISODE = 10
@@ -137,3 +215,119 @@ def _check_number(name: str, value: object, low: float, high: float) -> None:
         or not low <= value <= high
     ):
         raise ValueError(f"{name}={value!r} is not allowed: give a number from {low:g} to {high:g}")
+
+
+_PACKAGE = "virtual-abacus"
+_CHECKOUT = Path(__file__).resolve().parents[2]
+#: The libraries that have a part in what is recorded.
+_LIBRARIES = ("numpy", "numba", "h5py", "gymnasium")
+_ALGORITHM = "the paper's Algorithm 1, as mended in oracle/algorithm.py"
+
+
+@dataclass(frozen=True)
+class About:
+    """The attributes of a file, checked and with the recipe made out of them."""
+
+    recipe: Recipe
+    counts: Mapping[str, int]
+    digest: str
+    attributes: Mapping[str, Any]
+
+    @property
+    def config(self) -> AbacusConfig:
+        return self.recipe.config
+
+    @classmethod
+    def of_attributes(cls, attributes: Mapping[str, Any]) -> About:
+        """Checks what a file says about itself."""
+        missing = [name for name in ATTRIBUTES if name not in attributes]
+        if missing:
+            raise DemonstrationsError(f"attributes are missing: {', '.join(missing)}")
+        told = attributes["format"]
+        if told != {"name": FORMAT_NAME, "version": FORMAT_VERSION}:
+            raise DemonstrationsError(
+                f"format={told!r} is not known: this program reads {FORMAT_NAME} "
+                f"version {FORMAT_VERSION}"
+            )
+        try:
+            algorithm, request = attributes["algorithm"], attributes["request"]
+            recipe = Recipe.from_dict(
+                {
+                    "config": attributes["config"],
+                    "variant": algorithm["variant"],
+                    "epsilon": algorithm["epsilon"],
+                    "seed": attributes["seed"],
+                    "operations": request["operations"],
+                    "transitions": request["transitions"],
+                }
+            )
+            counts = {str(name): int(count) for name, count in attributes["counts"].items()}
+            digest = str(attributes["digest"]["sha256"])
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise DemonstrationsError(f"attributes make no sense: {error}") from error
+        for name, fact in facts(recipe).items():
+            if attributes[name] != fact:
+                raise DemonstrationsError(f"attribute {name!r} is not one of this format")
+        return cls(recipe, counts, digest, dict(attributes))
+
+
+def facts(recipe: Recipe) -> dict[str, Any]:
+    """The attributes that belong to the content, and to its digest."""
+    return {
+        "config": recipe.config.to_dict(),
+        "algorithm": {
+            "name": _ALGORITHM,
+            "variant": recipe.variant,
+            "epsilon": recipe.epsilon,
+        },
+        "seed": recipe.seed,
+        "split": {"validation": f"episode % {SPLIT_EVERY} == {SPLIT_FIRST}"},
+    }
+
+
+def origin(recipe: Recipe, command: Sequence[str]) -> dict[str, Any]:
+    """All attributes but those that are known only once everything is recorded."""
+    return {
+        "format": {"name": FORMAT_NAME, "version": FORMAT_VERSION},
+        **facts(recipe),
+        "request": {"operations": recipe.operations, "transitions": recipe.transitions},
+        "command": [_without_folder(word) for word in command],
+        "code": {"package": _PACKAGE, "version": _own_version(), "commit": _commit()},
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def _without_folder(word: str) -> str:
+    """Folders are a machine's own affair: of a path, the name alone is told."""
+    flag, equals, value = word.rpartition("=")
+    return flag + equals + (Path(value).name if "/" in value or "\\" in value else value)
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def _own_version() -> str | None:
+    """As installed, or as a checkout says of itself."""
+    project = _CHECKOUT / "pyproject.toml"
+    if not project.is_file():
+        return _version(_PACKAGE)
+    return str(tomllib.loads(project.read_text())["project"]["version"])
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of a checkout of this code; None anywhere else."""
+    if not (_CHECKOUT / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=_CHECKOUT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip() or None

@@ -32,10 +32,9 @@ from abacus.kernel import (
     reset,
 )
 from abacus.rules import End
-from oracle.demos.recipe import Recipe
-from oracle.demos.recording import Recording
+from oracle.demos.columns import Recording
+from oracle.demos.recipe import Recipe, episode_seeds, stream_starts
 from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST, groups, reward_table
-from oracle.demos.seeds import episode_seeds, stream_starts
 from oracle.expert import answer
 
 #: The abacus that is recorded, the copy on which detours are tried, and the detours' stream.

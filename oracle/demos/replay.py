@@ -21,8 +21,8 @@ from abacus.compiling import compiled
 from abacus.kernel import ACTIONS, OUTCOME_OF_ACTION, SUBTRACT
 from abacus.observation import observation_lengths
 from abacus.rules import End
-from oracle.demos.frames import values_of
-from oracle.demos.read import Demonstrations, Observation
+from oracle.demos.columns import values_of
+from oracle.demos.dataset import Demonstrations, Observation
 from oracle.expert import answer
 
 #: Transitions that are replayed before they are compared.

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abacus.batch import AbacusBatch
 from abacus.compiling import compiled
 from abacus.kernel import ADD, SUBTRACT
 from abacus.reward import LEVELS
-from abacus.rules import Action
+from abacus.rules import AbacusConfig, Action, End
 from oracle.algorithm import Variant
-from oracle.demos.read import Demonstrations
-from oracle.observations import MAX_FRAMES, cache_path, complete_set
+from oracle.demos.columns import values_of
+from oracle.demos.dataset import Demonstrations
+from oracle.exact.complete_set import MAX_FRAMES, cache_path, complete_set
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 #: Up to three frames in base 5, whose set is made in seconds; base 10 takes minutes.
 _QUICK = 5**7
@@ -159,3 +165,70 @@ def _is_at_hand(base: int, frames: int, variant: Variant) -> bool:
     if frames > MAX_FRAMES:
         return False
     return base ** (frames + 4) <= _QUICK or cache_path(base, frames, variant).exists()
+
+
+_EPISODES = 1000
+
+
+def random_return(
+    config: AbacusConfig, level: str | tuple[str, ...] | None = None, seed: int = 0
+) -> float:
+    """Mean return of a thousand episodes under random legal actions, at a reward level."""
+    rng = np.random.default_rng(seed)
+    config = config if level is None else replace(config, reward=level)
+    batch = AbacusBatch(config, _EPISODES, autoreset=False)
+    batch.reset(seed)
+    returns = np.zeros(_EPISODES)
+    going = np.ones(_EPISODES, np.bool_)
+    while going.any():
+        batch.step(_legal_at_random(batch.masks, rng))
+        returns[going] += batch.reward[going]
+        going &= ~(batch.terminated | batch.truncated)
+    return float(returns.mean())
+
+
+def _legal_at_random(masks: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    chosen: npt.NDArray[np.int64] = np.argmax(rng.random(masks.shape) * masks, axis=1)
+    return chosen
+
+
+def _pandas() -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "pandas is not installed: pip install 'virtual-abacus[pandas]'"
+        ) from error
+    return pd
+
+
+def episodes_frame(demonstrations: Demonstrations) -> DataFrame:
+    """A row for each episode, with its return at every reward level."""
+    columns = demonstrations.episodes
+    names = ("start", "length", "first_operation", "operations", "seed")
+    ends = np.array([end.name.lower() for end in End])
+    table = {name: columns[name] for name in names}
+    table |= {"end": ends[columns["end"]], "validation": columns["validation"].astype(bool)}
+    for level in LEVELS:
+        rewards = demonstrations.rewards(level).astype(np.float64)
+        table[f"return_{level}"] = np.add.reduceat(rewards, columns["start"])
+    frame: DataFrame = _pandas().DataFrame(table)
+    return frame
+
+
+def operations_frame(demonstrations: Demonstrations) -> DataFrame:
+    """A row for each operation, with its numbers in decimal."""
+    columns, carries = demonstrations.operations, carries_of(demonstrations)
+    base = demonstrations.config.base
+    table = {name: columns[name] for name in ("episode", "start", "length")}
+    table |= {
+        "first_operand": values_of(columns["before"], base),
+        "sign": np.array(["+", "-"])[columns["operation"]],
+        "second_operand": values_of(columns["operand"], base),
+        "result": values_of(columns["after"], base),
+        "carries": carries.counts,
+        "longest_chain": carries.chains,
+        "fresh": columns["fresh"].astype(bool),
+    }
+    frame: DataFrame = _pandas().DataFrame(table)
+    return frame

@@ -20,44 +20,16 @@ from imitation.algorithms.bc import BC, BCTrainingMetrics
 from imitation.util.logger import HierarchicalLogger
 from stable_baselines3.common.logger import Logger
 
-from pipelines.learning.cloning_set import CloningBatches, CloningSet, split_masks
+from pipelines.learning.cloning_data import CloningBatches, CloningSet, split_masks
 from pipelines.learning.policy import AbacusPolicy, entropy, taken
+from pipelines.learning.settings import CloningSettings
 
 #: Part of the training in which the learning rate rises.
 RISING_PART = 0.1
-#: Updates that an epoch has at least, as far as samples allow: small sets take small batches.
-UPDATES_PER_EPOCH = 20
-SMALLEST_BATCH = 32
 #: Samples asked at once when a whole set is scored.
 CHUNK = 8192
 #: Updates between the lines of BC's own log, which goes nowhere: ours has a line for an epoch.
 NEVER = 10**9
-
-
-@dataclass(frozen=True)
-class CloningSettings:
-    """How to clone."""
-
-    epochs: int = 60
-    batch_size: int = 512
-    learning_rate: float = 3e-3
-    patience: int = 15
-    label_smoothing: float = 0.05
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate={self.learning_rate} is not allowed: give more than 0")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(
-                f"label_smoothing={self.label_smoothing} is not allowed: give 0 to below 1"
-            )
-
-    def batch_size_for(self, samples: int) -> int:
-        """The batch size asked for, or less where there are few samples."""
-        return min(self.batch_size, max(SMALLEST_BATCH, samples // UPDATES_PER_EPOCH))
 
 
 @dataclass(frozen=True)

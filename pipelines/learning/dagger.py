@@ -47,13 +47,12 @@ from abacus.rules import AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv
 from oracle.demos.recipe import OPERATIONS_PER_EPISODE
 from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST
-from oracle.flat import Flat, FlatObservations
-from oracle.policy import ExpertPolicy
+from oracle.policy import ExpertPolicy, Flat, FlatObservations
 from pipelines.learning.cloning import Cloning
-from pipelines.learning.cloning_set import CloningSet, distinct_observations, split_masks
-from pipelines.learning.evaluating import Evaluation
+from pipelines.learning.cloning_data import CloningSet, distinct_observations, split_masks
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import Settings
+from pipelines.scoring.scores import Evaluation
 
 ROUNDS = 10
 #: A round has at least about the labels of one operation, so that few labels make few rounds.

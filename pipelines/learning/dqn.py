@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,10 @@ from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv
-from pipelines.learning.evaluating import Evaluation
 from pipelines.learning.networks import CompactNetwork, RowLayout
 from pipelines.learning.policy import MASKED_LOGIT, AbacusPolicy, new_policy
-from pipelines.learning.schedules import Schedule
-from pipelines.learning.settings import Settings
+from pipelines.learning.settings import DqnSettings, Settings
+from pipelines.scoring.scores import Evaluation
 
 #: Every number that the actor reads is a multiple of 1 / PARTS, so that a byte holds it exactly.
 PARTS = ENCODING_PERIOD + 1
@@ -46,55 +45,6 @@ LOG_INTERVAL = 1000
 
 Rows = npt.NDArray[np.uint8]
 Evaluate = Callable[[AbacusPolicy, int], Evaluation]
-
-
-@dataclass(frozen=True)
-class DqnSettings:
-    """How to learn by DQN; all steps are those of single abaci."""
-
-    n_envs: int = 64
-    buffer_size: int = 200_000
-    batch_size: int = 128
-    gamma: float = 0.95
-    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
-    #: Steps before the first update, with random actions alone.
-    learning_starts: int = 5_000
-    #: Steps between updates: a multiple of `n_envs`, which step together.
-    train_freq: int = 64
-    #: Updates each time.
-    gradient_steps: int = 4
-    target_update_interval: int = 2_000
-    #: The part of the run in which random actions become rare.
-    exploration_fraction: float = 0.2
-    exploration_final_eps: float = 0.05
-    max_grad_norm: float = 10.0
-
-    def __post_init__(self) -> None:
-        for name in (
-            "n_envs",
-            "batch_size",
-            "train_freq",
-            "gradient_steps",
-            "target_update_interval",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-        for name in ("gamma", "exploration_fraction", "exploration_final_eps"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 to 1")
-        if self.learning_starts < 0:
-            raise ValueError(
-                f"learning_starts={self.learning_starts} is not allowed: give 0 or more"
-            )
-        if self.buffer_size < self.n_envs:
-            raise ValueError(
-                f"buffer_size={self.buffer_size} is not allowed: give n_envs={self.n_envs} or more"
-            )
-        if self.train_freq % self.n_envs:
-            raise ValueError(
-                f"train_freq={self.train_freq} is not allowed: give a multiple of "
-                f"n_envs={self.n_envs}"
-            )
 
 
 @dataclass(frozen=True)

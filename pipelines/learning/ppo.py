@@ -9,10 +9,10 @@ penalty for leaving the frozen clone, a cloning loss on demonstrations.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -21,55 +21,15 @@ from torch import nn
 
 from abacus.batch import AbacusBatch
 from abacus.sb3 import AbacusVecEnv
-from pipelines.learning.cloning_set import CloningSet
+from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.networks import Network
 from pipelines.learning.policy import AbacusPolicy, entropy, masked_log_probs, sampled, taken
 from pipelines.learning.rollouts import CHUNK, Rollouts, Samples, parts
-from pipelines.learning.schedules import Schedule
+from pipelines.learning.settings import PpoSettings
 
 #: Of a batch, how many demonstrations are cloned beside it: they are an anchor, and as many as the
 #: batch would make an update nearly twice as long.
 DEMONSTRATED_PART = 4
-
-
-@dataclass(frozen=True)
-class PpoSettings:
-    """How to fine-tune, or to learn from nothing."""
-
-    n_envs: int = 256
-    n_steps: int = 64
-    batch_size: int = 1024
-    n_epochs: int = 3
-    gamma: float = 0.99
-    gae_lambda: float = 0.9
-    clip_range: float = 0.2
-    vf_coef: float = 0.5
-    max_grad_norm: float = 0.5
-    target_kl: float | None = 0.2
-    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 3e-4))
-    entropy: Schedule = field(default_factory=lambda: Schedule("constant", 0.0))
-    #: Steps in which the critic alone learns.
-    critic_warmup: int = 0
-    #: Weight of the divergence from the frozen clone.
-    kl_weight: float = 0.0
-    #: Weight of the cloning loss on demonstrations.
-    cloning_weight: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("n_envs", "n_steps", "batch_size", "n_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 to 1")
-        for name in ("critic_warmup", "kl_weight", "cloning_weight"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
-
-    @property
-    def rollout(self) -> int:
-        """Steps between two updates."""
-        return self.n_envs * self.n_steps
 
 
 class AbacusPPO(MaskablePPO):
@@ -309,3 +269,61 @@ class _Means:
 
     def all(self) -> dict[str, float]:
         return {name: float(torch.stack(values).mean()) for name, values in self._values.items()}
+
+
+def ppo_state(model: AbacusPPO) -> dict[str, Any]:
+    """Weights, optimiser, counters, torch's generator and every abacus, between two rollouts."""
+    return {
+        "policy": model.policy.state_dict(),
+        "clone": None if model.clone is None else model.clone.state_dict(),
+        "optimizer": model.policy.optimizer.state_dict(),
+        "num_timesteps": model.num_timesteps,
+        "n_updates": model._n_updates,
+        "longest_run": model.longest_run,
+        "torch_generator": torch.get_rng_state(),
+        "abaci": _abaci_state(model.batch),
+    }
+
+
+def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
+    """Goes back to where `ppo_state` was taken."""
+    if state["clone"] is not None:
+        model.freeze_clone()
+        assert model.clone is not None
+        model.clone.load_state_dict(state["clone"])
+    model.policy.load_state_dict(state["policy"])
+    model.policy.optimizer.load_state_dict(state["optimizer"])
+    model.num_timesteps = state["num_timesteps"]
+    model._n_updates = state["n_updates"]
+    model.longest_run = state["longest_run"]
+    _load_abaci(model.batch, state["abaci"])
+    # The library starts the environment anew where it has no last observation.
+    model._last_obs = dict(model.batch.observation)
+    torch.set_rng_state(state["torch_generator"])
+
+
+def _abaci_arrays(batch: AbacusBatch) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "scalars": batch.world.scalars,
+        "cells": batch.world.cells,
+        "history": batch.world.history,
+        "seen": batch.out.seen,
+        "results": batch.out.results,
+    }
+
+
+def _abaci_state(batch: AbacusBatch) -> dict[str, torch.Tensor]:
+    """The arrays as bytes: records are nothing that torch knows."""
+    return {
+        name: torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy())
+        for name, array in _abaci_arrays(batch).items()
+    }
+
+
+def _load_abaci(batch: AbacusBatch, state: dict[str, torch.Tensor]) -> None:
+    batch.reset(0)
+    for name, array in _abaci_arrays(batch).items():
+        saved = np.frombuffer(state[name].numpy().tobytes(), array.dtype)
+        if saved.size != array.size:
+            raise ValueError("the checkpoint was written by another version of the abacus")
+        array[...] = saved.reshape(array.shape)

@@ -6,17 +6,175 @@ A field that the preset decides is None until `settled` fills it in.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from abacus.rules import AbacusConfig, Operations
 from oracle.demos.recipe import OPERATIONS_PER_EPISODE, Recipe
-from pipelines.command_line import option
-from pipelines.learning.cloning import CloningSettings
+from pipelines.job.command_line import option
 from pipelines.learning.networks import NetworkName
-from pipelines.learning.ppo import PpoSettings
-from pipelines.learning.schedules import Schedule, ScheduleKind
+
+ScheduleKind = Literal["constant", "linear", "sinusoid"]
+SCHEDULE_KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
+#: Waves of a whole run: the paper's figures show about so many, the authors' code has 13.9.
+WAVES = 14
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """From `start` to `end`.
+
+    `sinusoid` is a wave of height 2 under a line that falls from 1 to 0: its mean is that of
+    `linear`, it starts and ends at `end`, and its first peak is nearly twice `start`. The paper
+    says "linearly-decaying sinusoidal"; this form is that of the authors' code.
+    """
+
+    kind: ScheduleKind
+    start: float
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in SCHEDULE_KINDS:
+            raise ValueError(
+                f"schedule={self.kind!r} is not allowed: give one of {', '.join(SCHEDULE_KINDS)}"
+            )
+        for name in ("start", "end"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise ValueError(f"{name}={value!r} is not allowed: give a number of 0 or more")
+
+    def __call__(self, progress_remaining: float) -> float:
+        """The value when so much of the run is left."""
+        if self.kind == "constant":
+            return self.start
+        left = min(max(progress_remaining, 0.0), 1.0)
+        if self.kind == "sinusoid":
+            left *= 1.0 - math.cos(2.0 * math.pi * WAVES * left)
+        return self.end + (self.start - self.end) * left
+
+
+#: Updates that an epoch has at least, as far as samples allow: small sets take small batches.
+UPDATES_PER_EPOCH = 20
+
+SMALLEST_BATCH = 32
+
+
+@dataclass(frozen=True)
+class CloningSettings:
+    """How to clone."""
+
+    epochs: int = 60
+    batch_size: int = 512
+    learning_rate: float = 3e-3
+    patience: int = 15
+    label_smoothing: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate={self.learning_rate} is not allowed: give more than 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing={self.label_smoothing} is not allowed: give 0 to below 1"
+            )
+
+    def batch_size_for(self, samples: int) -> int:
+        """The batch size asked for, or less where there are few samples."""
+        return min(self.batch_size, max(SMALLEST_BATCH, samples // UPDATES_PER_EPOCH))
+
+
+@dataclass(frozen=True)
+class PpoSettings:
+    """How to fine-tune, or to learn from nothing."""
+
+    n_envs: int = 256
+    n_steps: int = 64
+    batch_size: int = 1024
+    n_epochs: int = 3
+    gamma: float = 0.99
+    gae_lambda: float = 0.9
+    clip_range: float = 0.2
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    target_kl: float | None = 0.2
+    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 3e-4))
+    entropy: Schedule = field(default_factory=lambda: Schedule("constant", 0.0))
+    #: Steps in which the critic alone learns.
+    critic_warmup: int = 0
+    #: Weight of the divergence from the frozen clone.
+    kl_weight: float = 0.0
+    #: Weight of the cloning loss on demonstrations.
+    cloning_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("n_envs", "n_steps", "batch_size", "n_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 to 1")
+        for name in ("critic_warmup", "kl_weight", "cloning_weight"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
+
+    @property
+    def rollout(self) -> int:
+        """Steps between two updates."""
+        return self.n_envs * self.n_steps
+
+
+@dataclass(frozen=True)
+class DqnSettings:
+    """How to learn by DQN; all steps are those of single abaci."""
+
+    n_envs: int = 64
+    buffer_size: int = 200_000
+    batch_size: int = 128
+    gamma: float = 0.95
+    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
+    #: Steps before the first update, with random actions alone.
+    learning_starts: int = 5_000
+    #: Steps between updates: a multiple of `n_envs`, which step together.
+    train_freq: int = 64
+    #: Updates each time.
+    gradient_steps: int = 4
+    target_update_interval: int = 2_000
+    #: The part of the run in which random actions become rare.
+    exploration_fraction: float = 0.2
+    exploration_final_eps: float = 0.05
+    max_grad_norm: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "n_envs",
+            "batch_size",
+            "train_freq",
+            "gradient_steps",
+            "target_update_interval",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
+        for name in ("gamma", "exploration_fraction", "exploration_final_eps"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 to 1")
+        if self.learning_starts < 0:
+            raise ValueError(
+                f"learning_starts={self.learning_starts} is not allowed: give 0 or more"
+            )
+        if self.buffer_size < self.n_envs:
+            raise ValueError(
+                f"buffer_size={self.buffer_size} is not allowed: give n_envs={self.n_envs} or more"
+            )
+        if self.train_freq % self.n_envs:
+            raise ValueError(
+                f"train_freq={self.train_freq} is not allowed: give a multiple of "
+                f"n_envs={self.n_envs}"
+            )
+
 
 Preset = Literal["default", "exact", "alone"]
 #: Operations of the file that is recorded where none is given; smaller sets are its first ones.

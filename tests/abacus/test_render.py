@@ -16,9 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from abacus.batch import AbacusBatch
-from abacus.numerals import base_numeral, decimal_numeral
 from abacus.render import AbacusView, render_ansi, render_rgb, render_svg, view_of
-from abacus.render_scene import (
+from abacus.render.scene import (
     BACKGROUND,
     BEAD,
     BEAM,
@@ -32,13 +31,19 @@ from abacus.render_scene import (
     POST,
     ROW,
     SIGNPOST,
+    Box,
     Layout,
+    Polygon,
+    Shape,
+    Text,
+    font,
     scene_of,
+    text_width,
 )
-from abacus.render_shapes import Box, Polygon, Shape, Text, font, text_width
+from abacus.render.text import base_numeral, decimal_numeral
+from abacus.render.view import visible_columns
 from abacus.rules import AbacusConfig, Action
 from abacus.tasks import numeral, value_of
-from abacus.view import visible_columns
 
 START = AbacusView(
     base=5,

@@ -11,9 +11,7 @@ import pytest
 from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import Action
-from oracle.algorithm import VARIANTS, Variant
-from oracle.expert import expert_actions
-from oracle.trials import (
+from benchmarks.trials import (
     Tally,
     Teacher,
     Trials,
@@ -22,6 +20,8 @@ from oracle.trials import (
     run_trials,
     value,
 )
+from oracle.algorithm import VARIANTS, Variant
+from oracle.expert import expert_actions
 
 REQUIRED_OPERATIONS = 20_000
 #: Trials at a time on wide abaci, where a trial takes thousands of steps.

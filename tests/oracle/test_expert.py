@@ -24,9 +24,9 @@ from abacus.batch import AbacusBatch
 from abacus.kernel import ON_OPERATION_SYMBOL
 from abacus.reward import OUTCOMES
 from abacus.rules import AbacusConfig, Action, End
+from benchmarks.trials import random_trials
 from oracle.algorithm import VARIANTS, Variant
 from oracle.expert import expert_actions, follow
-from oracle.trials import random_trials
 
 SETTINGS = settings(
     max_examples=25,

@@ -20,8 +20,7 @@ from abacus.rules import AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv, Observation
 from oracle.algorithm import VARIANTS, Variant
 from oracle.expert import expert_actions
-from oracle.flat import FlatObservations
-from oracle.policy import ExpertPolicy
+from oracle.policy import ExpertPolicy, FlatObservations
 
 #: What the algorithm does for 3 + 4 in base 5; tests/oracle/test_algorithm.py works it out.
 THREE_PLUS_FOUR = [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abacus.rules import AbacusConfig
-from oracle.demos.read import Demonstrations
+from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
-from pipelines.learning.cloning_set import CloningSet, distinct
+from pipelines.learning.cloning_data import CloningSet, distinct
 
 FRAMES = 2
 WORLD = AbacusConfig(

@@ -10,9 +10,8 @@ import pytest
 
 from abacus.env import AbacusEnv
 from oracle.algorithm import BatchWindow, Variant, reference_algorithm
-from pipelines.audit import EXAMPLE, Options, main
-from pipelines.auditing.report import share
-from pipelines.command_line import run
+from pipelines.audit import EXAMPLE, Options, main, share
+from pipelines.job.command_line import run
 
 #: (variant, frames, observations, ambiguous), of any width, in base 5.
 EXACT = [

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from oracle.demos.recipe import Recipe
-from oracle.demos.record import record
+from oracle.demos.shards import record
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, Options, main
-from pipelines.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
-from pipelines.learning import training as training_module
-from pipelines.learning.publish import load_policy, load_run
+from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
+from pipelines.learning import run as training_module
+from pipelines.learning.policy_files import load_policy, load_run
+from pipelines.learning.run import Training
 from pipelines.learning.settings import PRESETS, Settings
-from pipelines.learning.training import Training
 from tests.pipelines.small_world import FRAMES, WORLD
 
 Job = Callable[..., int]
@@ -258,7 +258,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_checkpoint(
         raise OSError(28, "No space left on device", "checkpoint.pt")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.learning.runs.write_whole", full)
+        patch.setattr("pipelines.learning.run_folder.write_whole", full)
         assert job("--run-folder", tmp_path / "run") == EXIT_MISTAKE
     assert "No space left on device (checkpoint.pt)" in one_line(capsys)
     assert job("--resume", tmp_path / "run", alone=True) == 0

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from oracle.certificate import Certificate
+from oracle.exact.certificate import Certificate
 from pipelines import certify
-from pipelines.command_line import run
+from pipelines.job.command_line import run
 from pipelines.learning.policy import new_policy
-from pipelines.learning.publish import save_policy
+from pipelines.learning.policy_files import save_policy
 
 SMALL = ["--base", "3", "--frames", "2"]
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from oracle.demos import Demonstrations
-from oracle.demos.seal import write_seal
+from oracle.demos.writer import write_seal
 from pipelines import generate_demos, inspect_demos
-from pipelines.command_line import run
-from pipelines.demonstrations.trace import animate, steps_of
-from tests.oracle.test_demos_format import changed
+from pipelines.inspect_demos import animate, steps_of
+from pipelines.job.command_line import run
+from tests.oracle.demos.test_format import changed
 
 # Without types: the published stubs take everything for a group.
 h5py: Any = typed_h5py

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipelines import evaluate
-from pipelines.command_line import run
+from pipelines.job.command_line import run
 from pipelines.learning.policy import new_policy
-from pipelines.learning.publish import save_policy
+from pipelines.learning.policy_files import save_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [

@@ -18,8 +18,8 @@ from imitation.util import logger as imitation_logger
 from abacus.env import AbacusEnv
 from oracle.demos import Demonstrations, Recipe, record
 from pipelines import export
-from pipelines.command_line import run
-from pipelines.demonstrations.flat import flat_rows
+from pipelines.export import flat_rows
+from pipelines.job.command_line import run
 
 # Without types: the published stubs take everything for a group.
 h5py: Any = typed_h5py

@@ -1,0 +1,1 @@
+"""What the algorithm can ever meet, and certificates of policies that know all of it."""

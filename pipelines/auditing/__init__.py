@@ -1,1 +1,0 @@
-"""What the audit of observability measures, and how it is told."""

@@ -1,1 +1,0 @@
-"""What the jobs around demonstrations share: their summary, their traces, their exports."""

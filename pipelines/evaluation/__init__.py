@@ -1,1 +1,0 @@
-"""How good a policy is: the greedy policy over many operations, its errors counted."""

@@ -1,1 +1,0 @@
-"""Watching an agent compute: the game, its players, the terminal, pictures, and the page."""

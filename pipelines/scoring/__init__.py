@@ -1,0 +1,1 @@
+"""How good a policy is: operations, players, scores, errors, the report."""

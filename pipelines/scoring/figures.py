@@ -1,0 +1,266 @@
+"""The figures of a report: vector graphics, for print and for the colour-blind.
+
+Colours are Okabe and Ito's; what differs in colour differs in shape, hatch or label too.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from pipelines.scoring import paper as published
+from pipelines.scoring.errors import ErrorAnalysis
+from pipelines.scoring.protocol import ADVERSARIAL, Curve, Results
+from pipelines.scoring.scores import ErrorRate, Runs, Score
+from pipelines.scoring.tables import OPERATION_WORDS
+
+BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
+SKY, YELLOW, GREY, INK = "#56b4e9", "#e69f00", "#8a8f94", "#27303a"
+LINES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK)
+MARKERS = "osD^vPX"
+WIDE, NARROW = (7.2, 3.4), (7.2, 3.0)
+#: What the paper's Table 2 and Fig. 5 are about.
+PAPER_LENGTH = "16 digits"
+_STYLE = {
+    "font.size": 10,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "legend.frameon": False,
+    # Text stays text: it can be read aloud, searched and copied.
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG, with what it shows in words."""
+
+    key: str
+    title: str
+    alt: str
+    svg: str
+
+
+def pictures_of(results: Results) -> list[Picture]:
+    """The figures for which there is something to draw."""
+    pictures = []
+    if results.generalisation:
+        pictures.append(_generalisation(results.generalisation))
+    if results.errors:
+        pictures += [_classes(results.errors), _columns(results.errors)]
+    if results.runs:
+        pictures.append(_runs(results.runs))
+    if results.curves:
+        pictures.append(_curves(results.curves))
+    return pictures
+
+
+def _drawn(key: str, title: str, alt: str, size: tuple[float, float], draw: Any) -> Picture:
+    settings: Any = {**_STYLE, "svg.hashsalt": key}
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.subplots())
+        file = io.StringIO()
+        # Without the date, the same results make the same file.
+        figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
+    return Picture(key, title, alt, _for_a_page(file.getvalue()))
+
+
+def _for_a_page(svg: str) -> str:
+    """The drawing alone; groups lose their names, which those of another figure have too."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    return re.sub(r'<g id="[^"]*"', "<g", svg)
+
+
+def _generalisation(scores: list[Score]) -> Picture:
+    def draw(axes: Axes) -> None:
+        for scored, colour, marker, label, shift in (
+            (_rates(scores, "addition"), BLUE, "o", "addition", 0.94),
+            (_rates(scores, "subtraction"), ORANGE, "s", "subtraction", 1.06),
+        ):
+            _draw_rates(axes, scored, colour, marker, label, shift)
+        errors, trials = published.ERRORS_AT_16
+        axes.plot(
+            [16], [100 * errors / trials], "*", color=INK, markersize=11, label="authors, both"
+        )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks([s.digits for s in scores], [f"{s.digits:,}" for s in scores], rotation=0)
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_xlabel("digits of the operands (base 5, training: 1 to 6)")
+        axes.set_ylabel("error rate, %")
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), handletextpad=0.2)
+
+    alt = "Error rate by number of digits, with 95 % intervals: " + "; ".join(
+        f"{score.name} {score.errors} errors in {score.operations}" for score in scores
+    )
+    title = "Error rate on longer operands. Hollow: no error, the mark is the interval's upper end."
+    return _drawn("generalisation", title, alt, WIDE, draw)
+
+
+def _rates(scores: list[Score], kind: str) -> list[tuple[int, ErrorRate]]:
+    return [
+        (score.digits, ErrorRate(getattr(score, f"{kind}_errors"), getattr(score, f"{kind}s")))
+        for score in scores
+        if getattr(score, f"{kind}s")
+    ]
+
+
+def _draw_rates(
+    axes: Axes,
+    rates: list[tuple[int, ErrorRate]],
+    colour: str,
+    marker: str,
+    label: str,
+    shift: float,
+) -> None:
+    """Rates with their intervals; where there were no errors, the upper end with an arrow down."""
+    met = [(digits * shift, rate) for digits, rate in rates if rate.errors]
+    none = [(digits * shift, rate) for digits, rate in rates if not rate.errors]
+    style: Any = {"color": colour, "marker": marker, "linestyle": "none", "capsize": 3}
+    if met:
+        spans = [
+            [100 * (rate.rate - rate.low) for _, rate in met],
+            [100 * (rate.high - rate.rate) for _, rate in met],
+        ]
+        axes.errorbar([x for x, _ in met], [100 * r.rate for _, r in met], yerr=spans, **style)
+    if none:
+        tops = [100 * rate.high for _, rate in none]
+        axes.errorbar(
+            [x for x, _ in none],
+            tops,
+            yerr=[[0.6 * top for top in tops], [0.0 for _ in tops]],
+            uplims=True,
+            markerfacecolor="white",
+            **{**style, "capsize": 2},
+        )
+    axes.plot([], [], color=colour, marker=marker, linestyle="none", label=label)
+
+
+def _shown_errors(errors: list[ErrorAnalysis]) -> list[ErrorAnalysis]:
+    """Those of the paper's length, or the longest, and the adversarial ones: more is a jumble."""
+    lengths = [analysis for analysis in errors if analysis.name != ADVERSARIAL]
+    paper = [analysis for analysis in lengths if analysis.name == PAPER_LENGTH]
+    return [*(paper or lengths[-1:]), *(a for a in errors if a.name == ADVERSARIAL)]
+
+
+def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
+    errors = _shown_errors(all_errors)
+    names = list(errors[0].classes)
+
+    def draw(axes: Axes) -> None:
+        bars = [
+            *((analysis.name, [100 * analysis.share(n) for n in names]) for analysis in errors),
+            ("authors", [published.ERROR_CLASSES.get(n, 0.0) for n in names]),
+        ]
+        width = 0.8 / len(bars)
+        for k, (label, values) in enumerate(bars):
+            places = [x + (k - (len(bars) - 1) / 2) * width for x in range(len(names))]
+            is_authors = label == "authors"
+            axes.bar(
+                places,
+                values,
+                width * 0.92,
+                label=label,
+                color="white" if is_authors else LINES[k % len(LINES)],
+                edgecolor=INK,
+                linewidth=0.8,
+                hatch="////" if is_authors else ("", "..", "xx", "--")[k % 4],
+            )
+        axes.set_xticks(range(len(names)), names)
+        axes.set_ylabel("share of first errors, %")
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+    alt = "; ".join(
+        f"{a.name}: " + ", ".join(f"{n} {100 * a.share(n):.1f} %" for n in names) for a in errors
+    )
+    return _drawn("classes", "What the first error is about.", alt, NARROW, draw)
+
+
+def _columns(errors: list[ErrorAnalysis]) -> Picture:
+    chosen = _shown_errors(errors)[0]
+
+    def draw(axes: Axes) -> None:
+        columns = range(max(chosen.columns) + 1)
+        shares = [100 * chosen.columns.get(column, 0) / chosen.analysed for column in columns]
+        axes.bar(columns, shares, 0.75, color=BLUE, edgecolor=INK, linewidth=0.6)
+        if len(columns) <= 30:
+            axes.set_xticks(list(columns))
+        axes.set_xlabel("column of the first error (0 is the least significant)")
+        axes.set_ylabel("share, %")
+
+    alt = ", ".join(f"column {column}: {count}" for column, count in chosen.columns.items())
+    return _drawn("columns", f"Columns of first errors, {chosen.name}.", alt, NARROW, draw)
+
+
+def _runs(all_runs: list[Runs]) -> Picture:
+    def draw(axes: Axes) -> None:
+        names = [OPERATION_WORDS[runs.operations] for runs in all_runs]
+        authors = [published.LONGEST_RUNS[runs.operations] for runs in all_runs]
+        kinds: list[tuple[str, list[float], str, str]] = [
+            ("longest", [runs.longest for runs in all_runs], BLUE, ""),
+            ("median", [runs.median for runs in all_runs], SKY, ".."),
+            ("authors' longest", [float(count) for count in authors], "white", "////"),
+        ]
+        for k, (label, values, colour, hatch) in enumerate(kinds):
+            places = [y + (k - 1) * 0.26 for y in range(len(names))]
+            bars = axes.barh(
+                places, values, 0.24, color=colour, edgecolor=INK, hatch=hatch, label=label
+            )
+            axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.grid(visible=False)
+        axes.set_xlabel(f"operations solved in one episode (limit {all_runs[0].limit:,})")
+        axes.margins(x=0.12)
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+    alt = "; ".join(
+        f"{OPERATION_WORDS[r.operations]}: longest {r.longest}, median {r.median}" for r in all_runs
+    )
+    return _drawn("runs", "Operations solved in one episode.", alt, NARROW, draw)
+
+
+def _curves(curves: list[Curve]) -> Picture:
+    def draw(axes: Axes) -> None:
+        for k, curve in enumerate(curves):
+            axes.plot(
+                [step / 1e6 for step in curve.steps],
+                [100 * accuracy for accuracy in curve.accuracies],
+                color=LINES[k % len(LINES)],
+                linestyle=("-", "--", ":", "-.")[(k // len(LINES)) % 4],
+                marker=MARKERS[k % len(MARKERS)],
+                markevery=(0.05 * k % 0.1, 0.1),
+                markersize=4,
+                linewidth=1.4,
+                label=curve.name,
+            )
+        axes.set_xlabel("million steps")
+        axes.set_ylabel("operations solved, %")
+        axes.set_ylim(-2, 102)
+        axes.legend(
+            ncols=min(3, len(curves)), loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9
+        )
+
+    alt = "; ".join(f"{curve.name}: {curve.accuracies[-1]:.1%} at the end" for curve in curves)
+    return _drawn("curves", "Operations solved while training.", alt, WIDE, draw)

@@ -1,0 +1,1 @@
+"""Watching a policy compute: the game, the terminal, films and the page."""

@@ -1,0 +1,91 @@
+"use strict";
+
+// The trained network: layers of weights with a ReLU between them, on what the agent sees.
+
+class Network {
+  /** `description` is what pipelines/showing/page.py wrote into the page. */
+  constructor({ base, frames, layers, weights, logit_bound: bound }) {
+    Object.assign(this, { base, frames, bound });
+    const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
+    const numbers = new Float32Array(bytes.buffer);
+    let place = 0;
+    const take = (count) => numbers.subarray(place, (place += count));
+    this.layers = layers.map(([inputs, outputs]) => ({
+      inputs, outputs, weights: take(inputs * outputs), biases: take(outputs),
+    }));
+    this.weightCount = place;
+    this.known = new Map();
+  }
+
+  /** The probability of each action; 0 for illegal ones. */
+  probabilities(abacus) {
+    const logits = this.answer(abacus);
+    const legal = abacus.legalActions();
+    const largest = Math.max(...logits.filter((_, action) => legal[action]));
+    const shares = logits.map((logit, action) => (legal[action] ? Math.exp(logit - largest) : 0));
+    const total = shares.reduce((sum, share) => sum + share, 0);
+    return shares.map((share) => share / total);
+  }
+
+  /** The logits for what is seen. It has no memory, so what it has seen once it answers alike. */
+  answer({ history, symbol, operation }) {
+    const key = `${history.join()},${symbol},${operation}`;
+    let logits = this.known.get(key);
+    if (logits === undefined) {
+      logits = this.logits(this.row(history, symbol, operation));
+      this.known.set(key, logits);
+    }
+    return logits;
+  }
+
+  /** What the network reads: the pixels of the frames, the symbol, the operation. */
+  row(history, symbol, operation) {
+    const pixels = 4 * (this.base + 1);
+    const row = new Float64Array(this.frames * pixels + this.base + 3);
+    history.forEach((code, frame) => this.drawFrame(row, frame * pixels, code));
+    row[this.frames * pixels + symbol] = 1;
+    row[row.length - 1] = operation;
+    return row;
+  }
+
+  /** Beads of both columns, then finger and signpost; see abacus/observation.py. */
+  drawFrame(row, start, code) {
+    const rows = this.base + 1;
+    const frame = decodeFrame(this.base, code);
+    const drawColumn = (place, digit, phase) => {
+      row[place] = (phase + 1) / (ENCODING_PERIOD + 1);
+      for (let k = 0; k < this.base; k += 1) row[place + 1 + k] = k === digit ? 0 : 1;
+    };
+    if (!frame.leftIsPadding) drawColumn(start, frame.left, (frame.phase + 2) % ENCODING_PERIOD);
+    drawColumn(start + rows, frame.right, frame.phase);
+    row[start + 3 * rows + 1 + frame.row] = 1;
+    if (frame.signpost === SIGNPOST_IN_LEFT) row[start + 2 * rows] = 1;
+    if (frame.signpost === SIGNPOST_IN_RIGHT) row[start + 3 * rows] = 1;
+  }
+
+  logits(row) {
+    let values = row;
+    this.layers.forEach((layer, index) => {
+      values = applyLayer(layer, values, index + 1 < this.layers.length);
+    });
+    return Array.from(values, (value) => this.bound * Math.tanh(value / this.bound));
+  }
+}
+
+function applyLayer({ inputs, outputs, weights, biases }, values, rectified) {
+  const results = new Float64Array(outputs);
+  // Many inputs are 0: only the others are gone through.
+  const active = [];
+  for (let k = 0; k < inputs; k += 1) if (values[k] !== 0) active.push(k);
+  for (let out = 0; out < outputs; out += 1) {
+    const start = out * inputs;
+    let sum = biases[out];
+    for (const k of active) sum += weights[start + k] * values[k];
+    results[out] = rectified && sum < 0 ? 0 : sum;
+  }
+  return results;
+}
+
+function likeliest(probabilities) {
+  return probabilities.indexOf(Math.max(...probabilities));
+}

@@ -1,0 +1,573 @@
+"""Files of demonstrations that went wrong, or that somebody made wrong on purpose.
+
+Every kind of damage is a function from a sound file to a spoilt one in its place. Those that go
+through h5py end with a new seal, so that they get past it: they are what a forger would make.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py as typed_h5py
+import numpy as np
+
+from oracle.demos.writer import BLOCK, write_seal
+
+# Without types: the published stubs know neither links nor virtual datasets.
+h5py: Any = typed_h5py
+Rng = np.random.Generator
+File = Any
+Damage = Callable[[Path, Rng], None]
+
+GROUPS = ("transitions", "episodes", "operations", "tables")
+
+
+def flipped_bytes(path: Path, rng: Rng) -> None:
+    data = bytearray(path.read_bytes())
+    for place in rng.integers(len(data), size=rng.integers(1, 20)):
+        data[place] ^= int(rng.integers(1, 256))
+    path.write_bytes(data)
+
+
+def flipped_bytes_in_the_seal(path: Path, rng: Rng) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(rng.integers(120))] ^= int(rng.integers(1, 256))
+    path.write_bytes(data)
+
+
+def overwritten_block(path: Path, rng: Rng) -> None:
+    data = bytearray(path.read_bytes())
+    start = int(rng.integers(len(data)))
+    length = min(int(rng.integers(1, 4096)), len(data) - start)
+    data[start : start + length] = rng.bytes(length) if rng.random() < 0.5 else bytes(length)
+    path.write_bytes(data)
+
+
+def truncated(path: Path, rng: Rng) -> None:
+    os.truncate(path, int(rng.integers(path.stat().st_size)))
+
+
+def lengthened(path: Path, rng: Rng) -> None:
+    with path.open("ab") as file:
+        file.write(rng.bytes(int(rng.integers(1, 10_000))))
+
+
+def something_else(path: Path, rng: Rng) -> None:
+    path.write_bytes(rng.bytes(int(rng.integers(0, 5000))))
+
+
+def without_the_block(path: Path, rng: Rng) -> None:
+    path.write_bytes(path.read_bytes()[BLOCK:])
+
+
+def forged(damage: Damage) -> Damage:
+    """The same damage to the HDF5 part, under a seal that holds."""
+
+    def spoil(path: Path, rng: Rng) -> None:
+        head = path.read_bytes()[:BLOCK]
+        damage(path, rng)
+        data = path.read_bytes()
+        path.write_bytes(head + data[BLOCK:])
+        write_seal(path)
+
+    spoil.__name__ = f"forged_{damage.__name__}"
+    return spoil
+
+
+def flipped_metadata(path: Path, rng: Rng) -> None:
+    """Where the library keeps its own structures: the first kilobytes after the block."""
+    data = bytearray(path.read_bytes())
+    for place in BLOCK + rng.integers(12_000, size=rng.integers(1, 6)):
+        data[place] ^= int(rng.integers(1, 256))
+    path.write_bytes(data)
+
+
+def edited(edit: Callable[[File, Rng], None]) -> Damage:
+    """An edit with h5py, sealed again."""
+
+    def spoil(path: Path, rng: Rng) -> None:
+        with h5py.File(str(path), "r+") as file:
+            edit(file, rng)
+        write_seal(path)
+
+    spoil.__name__ = edit.__name__
+    return spoil
+
+
+def any_dataset(file: File, rng: Rng) -> str:
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
+    return str(rng.choice(sorted(names)))
+
+
+def any_group(rng: Rng) -> str:
+    return str(rng.choice(GROUPS))
+
+
+def put(file: File, name: str, data: Any, **settings: Any) -> None:
+    del file[name]
+    file.create_dataset(name, data=data, **settings)
+
+
+@edited
+def missing_dataset(file: File, rng: Rng) -> None:
+    del file[any_dataset(file, rng)]
+
+
+@edited
+def missing_group(file: File, rng: Rng) -> None:
+    del file[any_group(rng)]
+
+
+@edited
+def extra_dataset(file: File, rng: Rng) -> None:
+    where = str(rng.choice(["extra", f"{any_group(rng)}/extra"]))
+    file.create_dataset(where, data=np.arange(3))
+
+
+@edited
+def many_extra_groups(file: File, rng: Rng) -> None:
+    for number in range(200):
+        file.create_group(f"{any_group(rng)}/extra{number}")
+
+
+@edited
+def dataset_becomes_group(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    del file[name]
+    file.create_group(name)
+
+
+@edited
+def group_becomes_dataset(file: File, rng: Rng) -> None:
+    name = any_group(rng)
+    del file[name]
+    file.create_dataset(name, data=np.arange(5))
+
+
+@edited
+def named_type(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    del file[name]
+    file[name] = np.dtype("f8")
+
+
+TYPES = ("f4", "f8", ">u2", ">i8", "u4", "i2", "c8", "S7", "?", "V5")
+
+
+@edited
+def wrong_type(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    shape = file[name].shape
+    put(file, name, np.zeros(shape, str(rng.choice(TYPES))), chunks=shape)
+
+
+@edited
+def type_of_variable_length(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    rows = len(file[name])
+    kind = h5py.vlen_dtype(np.uint8) if rng.random() < 0.5 else h5py.string_dtype()
+    del file[name]
+    file.create_dataset(name, (rows,), dtype=kind, chunks=(rows,))
+
+
+@edited
+def references(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    rows = len(file[name])
+    del file[name]
+    file.create_dataset(name, (rows,), dtype=h5py.ref_dtype, chunks=(rows,))
+
+
+@edited
+def compound_type(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    shape = file[name].shape
+    put(file, name, np.zeros(shape, [("a", "u1"), ("b", "f8")]), chunks=shape)
+
+
+@edited
+def enumeration(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    shape = file[name].shape
+    del file[name]
+    file.create_dataset(name, shape, dtype=h5py.enum_dtype({"A": 0, "B": 1}, "u1"), chunks=shape)
+
+
+@edited
+def wrong_rank(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    data = file[name][:]
+    data = data[:, None] if rng.random() < 0.5 else data.ravel()[:1].reshape(())
+    put(file, name, data)
+
+
+@edited
+def other_number_of_rows(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    data = file[name][:]
+    data = data[: len(data) // 2] if rng.random() < 0.5 else np.concatenate([data, data])
+    put(file, name, data, chunks=data.shape, compression="gzip")
+
+
+@edited
+def no_rows(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    data = file[name][:0]
+    put(file, name, data, chunks=(1, *data.shape[1:]), maxshape=(None, *data.shape[1:]))
+
+
+@edited
+def no_rows_anywhere(file: File, rng: Rng) -> None:
+    for group in GROUPS[:3]:
+        for name in file[group]:
+            file[f"{group}/{name}"].resize(0, axis=0)
+    counts = {"transitions": 0, "episodes": 0, "operations": 0}
+    file.attrs["counts"] = np.bytes_(json.dumps(counts).encode())
+
+
+@edited
+def absurd_number_of_rows(file: File, rng: Rng) -> None:
+    """As much as the format can say, with nothing stored."""
+    name = any_dataset(file, rng)
+    kind, shape = file[name].dtype, file[name].shape[1:]
+    del file[name]
+    rows = int(rng.choice([10**9, 10**12, 10**15, 2**60]))
+    file.create_dataset(name, (rows, *shape), kind, chunks=(65536, *shape), compression="gzip")
+
+
+@edited
+def absurd_number_of_rows_everywhere(file: File, rng: Rng) -> None:
+    rows = int(rng.choice([10**9, 10**12, 10**15]))
+    for name in list(file["transitions"]):
+        kind = file[f"transitions/{name}"].dtype
+        del file[f"transitions/{name}"]
+        file.create_dataset(f"transitions/{name}", (rows,), kind, chunks=(65536,))
+    counts = json.loads(file.attrs["counts"])
+    file.attrs["counts"] = np.bytes_(json.dumps({**counts, "transitions": rows}).encode())
+
+
+@edited
+def bomb(file: File, rng: Rng) -> None:
+    """A few hundred kilobytes that unpack to gigabytes of zeros."""
+    name = "transitions/" + str(rng.choice(sorted(file["transitions"])))
+    kind = file[name].dtype
+    del file[name]
+    chunk = 2**23 // kind.itemsize
+    dataset = file.create_dataset(name, (chunk * 400,), kind, chunks=(chunk,), compression="gzip")
+    packed = zlib.compress(bytes(2**23), 9)
+    for number in range(400):
+        dataset.id.write_direct_chunk((number * chunk,), packed)
+
+
+@edited
+def absurd_chunks(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    kind, shape = file[name].dtype, file[name].shape
+    del file[name]
+    chunks = (2**31 // kind.itemsize // max(1, int(np.prod(shape[1:]))) - 1, *shape[1:])
+    file.create_dataset(name, shape, kind, maxshape=(None, *shape[1:]), chunks=chunks)
+
+
+@edited
+def missing_chunks(file: File, rng: Rng) -> None:
+    """Rows that nobody wrote: the library would invent them."""
+    name = any_dataset(file, rng)
+    kind, shape = file[name].dtype, file[name].shape
+    del file[name]
+    file.create_dataset(name, shape, kind, chunks=shape, compression="gzip")
+
+
+@edited
+def spoilt_chunk(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    dataset = file[name]
+    offset = (0,) * dataset.ndim
+    packed = bytearray(dataset.id.read_direct_chunk(offset)[1])
+    if rng.random() < 0.5:
+        packed[int(rng.integers(len(packed)))] ^= int(rng.integers(1, 256))
+    else:
+        packed = packed[: int(rng.integers(1, len(packed) + 1))]
+    dataset.id.write_direct_chunk(offset, bytes(packed))
+
+
+@edited
+def chunk_that_skips_a_filter(file: File, rng: Rng) -> None:
+    dataset = file[any_dataset(file, rng)]
+    raw = bytes(int(np.prod(dataset.chunks)) * dataset.dtype.itemsize)
+    dataset.id.write_direct_chunk((0,) * dataset.ndim, raw, filter_mask=1)
+
+
+FILTERS: tuple[dict[str, Any], ...] = (
+    {"compression": "lzf"},
+    {"fletcher32": True},
+    {"scaleoffset": 0},
+    {"compression": "gzip", "fletcher32": True},
+    {"shuffle": True},
+)
+
+
+@edited
+def other_filter(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    data = file[name][:]
+    put(file, name, data, chunks=data.shape, **FILTERS[int(rng.integers(len(FILTERS)))])
+
+
+@edited
+def contiguous(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    put(file, name, file[name][:])
+
+
+@edited
+def soft_link(file: File, rng: Rng) -> None:
+    name = any_dataset(file, rng)
+    del file[name]
+    target = str(rng.choice(["/transitions/action", "/nowhere", f"/{name}", "/"]))
+    file[name] = h5py.SoftLink(target)
+
+
+@edited
+def cycle_of_soft_links(file: File, rng: Rng) -> None:
+    del file["episodes"], file["operations"]
+    file["episodes"] = h5py.SoftLink("/operations")
+    file["operations"] = h5py.SoftLink("/episodes")
+
+
+@edited
+def cycle_of_hard_links(file: File, rng: Rng) -> None:
+    name = any_group(rng)
+    if rng.random() < 0.5:
+        del file[name]
+        file[name] = file["/"]
+    else:
+        file[f"{name}/again"] = file["/"]
+
+
+@edited
+def two_names_for_one_dataset(file: File, rng: Rng) -> None:
+    first, second = any_dataset(file, rng), any_dataset(file, rng)
+    if first != second:
+        del file[first]
+        file[first] = file[second]
+
+
+def outside(path: Path) -> Path:
+    """The file that links lead to. It is sound: whoever follows a link finds what is missing."""
+    return path.with_name("outside.h5")
+
+
+def external_link(path: Path, rng: Rng) -> None:
+    with h5py.File(str(path), "r+") as file:
+        name = str(rng.choice([any_dataset(file, rng), any_group(rng)]))
+        del file[name]
+        file[name] = h5py.ExternalLink(str(outside(path)), name)
+    write_seal(path)
+
+
+def external_storage(path: Path, rng: Rng) -> None:
+    with h5py.File(str(path), "r+") as file:
+        name = any_dataset(file, rng)
+        kind, shape = file[name].dtype, file[name].shape
+        size = int(np.prod(shape)) * kind.itemsize
+        del file[name]
+        file.create_dataset(name, shape, kind, external=[(str(outside(path)), 0, size)])
+    write_seal(path)
+
+
+def virtual_dataset(path: Path, rng: Rng) -> None:
+    with h5py.File(str(path), "r+") as file:
+        name = any_dataset(file, rng)
+        kind, shape = file[name].dtype, file[name].shape
+        del file[name]
+        layout = h5py.VirtualLayout(shape, kind)
+        layout[:] = h5py.VirtualSource(str(outside(path)), name, shape, kind)
+        file.create_virtual_dataset(name, layout)
+    write_seal(path)
+
+
+@edited
+def missing_attribute(file: File, rng: Rng) -> None:
+    del file.attrs[str(rng.choice(sorted(file.attrs)))]
+
+
+ATTRIBUTE_VALUES: tuple[Any, ...] = (
+    np.bytes_(b"not JSON"),
+    np.bytes_(b""),
+    np.bytes_(b"[" * 60_000),
+    np.bytes_(b"\xff\xfe"),
+    np.bytes_(b"null"),
+    np.bytes_(b"[]"),
+    np.bytes_(b'{"a": 1e999}'),
+    np.bytes_(b"9" * 9000),
+    "a text of variable length",
+    np.nan,
+    -1,
+    2**63 - 1,
+    np.zeros(100),
+    np.zeros((3, 4), "i1"),
+    np.array([b"a", b"b"]),
+    np.bytes_(b"x" * 64_000),
+)
+
+
+@edited
+def wrong_attribute(file: File, rng: Rng) -> None:
+    name = str(rng.choice(sorted(file.attrs)))
+    value = ATTRIBUTE_VALUES[int(rng.integers(len(ATTRIBUTE_VALUES)))]
+    del file.attrs[name]
+    file.attrs[name] = value
+
+
+SETTINGS: tuple[tuple[str, str, Any], ...] = (
+    ("format", "version", 2),
+    ("format", "version", "1"),
+    ("format", "name", "something-else"),
+    ("config", "base", 4),
+    ("config", "base", 10**9),
+    ("config", "columns", 10**6),
+    ("config", "columns", -1),
+    ("config", "max_digits", 9),
+    ("config", "frames", 10**9),
+    ("config", "reward", "no_of"),
+    ("config", "reward", ["step"]),
+    ("config", "unknown", 1),
+    ("config", "expression", "1+1"),
+    ("config", "max_operations", None),
+    ("algorithm", "variant", "other"),
+    ("algorithm", "epsilon", 0.5),
+    ("algorithm", "epsilon", None),
+    ("algorithm", "name", "another"),
+    ("counts", "transitions", 10**15),
+    ("counts", "episodes", "many"),
+    ("counts", "operations", -1),
+    ("digest", "sha256", "0" * 64),
+    ("request", "operations", 0),
+    ("split", "validation", "all"),
+)
+
+
+@edited
+def wrong_setting(file: File, rng: Rng) -> None:
+    name, key, value = SETTINGS[int(rng.integers(len(SETTINGS)))]
+    told = json.loads(file.attrs[name])
+    file.attrs[name] = np.bytes_(json.dumps({**told, key: value}).encode())
+
+
+@edited
+def wrong_values(file: File, rng: Rng) -> None:
+    """Some values of a column, anything that its type can hold."""
+    dataset = file[any_dataset(file, rng)]
+    data = dataset[:]
+    flat = data.reshape(-1)
+    info = np.iinfo(data.dtype)
+    for place in rng.integers(len(flat), size=rng.integers(1, 5)):
+        flat[place] = rng.choice([info.min, info.max, int(rng.integers(info.min, info.max))])
+    dataset[:] = data
+
+
+@edited
+def swapped_rows(file: File, rng: Rng) -> None:
+    """Values that are all possible, in another order."""
+    dataset = file[any_dataset(file, rng)]
+    data = dataset[:]
+    first, second = rng.integers(len(data), size=2)
+    data[[first, second]] = data[[second, first]]
+    dataset[:] = data
+
+
+@edited
+def wrong_scale(file: File, rng: Rng) -> None:
+    name = str(rng.choice(["tables/frame", "tables/terms"]))
+    del file[name].attrs["scale"]
+    if rng.random() < 0.8:
+        file[name].attrs["scale"] = rng.choice([0.5, np.nan, np.inf])
+
+
+@edited
+def unchanged(file: File, rng: Rng) -> None:
+    """Sealed again as it is: must be read."""
+
+
+@edited
+def harmless_attribute(file: File, rng: Rng) -> None:
+    """A note that nobody looks at: must be read."""
+    file.attrs["note"] = "a note"
+
+
+def wrong_version(path: Path, rng: Rng) -> None:
+    data = path.read_bytes()
+    line = data[: data.index(b"\n")]
+    name = line.rpartition(b" ")[0]
+    path.write_bytes(name + b" %d" % rng.integers(2, 10) + data[len(line) :])
+
+
+#: Kinds that flip anything come up more often than the others.
+DAMAGES: tuple[Damage, ...] = (
+    *[flipped_bytes] * 6,
+    *[truncated] * 4,
+    *[overwritten_block] * 3,
+    *[forged(flipped_bytes)] * 6,
+    *[forged(flipped_metadata)] * 10,
+    *[forged(overwritten_block)] * 4,
+    *[forged(truncated)] * 3,
+    flipped_bytes_in_the_seal,
+    lengthened,
+    forged(lengthened),
+    something_else,
+    without_the_block,
+    wrong_version,
+    missing_dataset,
+    missing_group,
+    extra_dataset,
+    many_extra_groups,
+    dataset_becomes_group,
+    group_becomes_dataset,
+    named_type,
+    wrong_type,
+    wrong_type,
+    type_of_variable_length,
+    references,
+    compound_type,
+    enumeration,
+    wrong_rank,
+    other_number_of_rows,
+    no_rows,
+    no_rows_anywhere,
+    absurd_number_of_rows,
+    absurd_number_of_rows_everywhere,
+    bomb,
+    absurd_chunks,
+    missing_chunks,
+    spoilt_chunk,
+    chunk_that_skips_a_filter,
+    other_filter,
+    contiguous,
+    soft_link,
+    cycle_of_soft_links,
+    cycle_of_hard_links,
+    two_names_for_one_dataset,
+    external_link,
+    external_link,
+    external_storage,
+    virtual_dataset,
+    missing_attribute,
+    wrong_attribute,
+    wrong_attribute,
+    wrong_setting,
+    wrong_setting,
+    wrong_values,
+    wrong_values,
+    wrong_values,
+    swapped_rows,
+    swapped_rows,
+    wrong_scale,
+    unchanged,
+    harmless_attribute,
+)

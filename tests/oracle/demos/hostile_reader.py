@@ -1,0 +1,157 @@
+"""Reads hostile files in a process of its own, so that a crash, a hang or a glutton is noticed.
+
+The process is given paths on its input and answers with a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oracle.demos import Demonstrations, DemonstrationsError
+from oracle.demos.columns import digest_of
+from oracle.demos.recipe import facts
+
+SECONDS = 20.0
+#: Memory that the reader may take beyond what it needs to be there at all.
+BYTES_BEYOND = 700 * 2**20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a file: `read`, `refused`, or what went wrong."""
+
+    kind: str
+    text: str
+
+    @property
+    def is_sound(self) -> bool:
+        return self.kind in ("read", "refused")
+
+
+def answer(path: Path, digest: str) -> Answer:
+    """Reads a file as a user would; anything but a sound answer is a mistake of the reader's."""
+    try:
+        demonstrations = Demonstrations.open(path, verify=True)
+        demonstrations.observations(slice(0, 100))
+    except DemonstrationsError as error:
+        if isinstance(error.__cause__, MemoryError):
+            return Answer("greedy", str(error))
+        text = str(error)
+        return Answer("refused" if "\n" not in text and len(text) < 500 else "wordy", text)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        return Answer("raised", repr(error))
+    recipe = demonstrations.recipe
+    found = digest_of(demonstrations.recording, facts(recipe), recipe.config)
+    return Answer("read" if found == digest else "misread", found)
+
+
+class OpenWatch:
+    """Notices when anybody opens a file, by Linux's inotify."""
+
+    _IN_OPEN = 0x20
+
+    def __init__(self, path: Path) -> None:
+        system: Any = ctypes.CDLL(None, use_errno=True)
+        self._queue = system.inotify_init1(os.O_NONBLOCK)
+        if system.inotify_add_watch(self._queue, os.fsencode(path), self._IN_OPEN) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch", str(path))
+
+    def was_opened(self) -> bool:
+        """Whether it was, since this was last asked."""
+        try:
+            return bool(os.read(self._queue, 65536))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        os.close(self._queue)
+
+
+class HostileReader:
+    """The process, started anew when a file brought it down, and a watch over the file outside."""
+
+    def __init__(self, digest: str, outside: Path) -> None:
+        self._digest = digest
+        self._process: subprocess.Popen[str] | None = None
+        self._watch = OpenWatch(outside)
+
+    def read(self, path: Path) -> Answer:
+        """Has a file read."""
+        self._watch.was_opened()
+        answer = self._read(path)
+        if self._watch.was_opened():
+            return Answer("strayed", f"opened the file outside; {answer}")
+        return answer
+
+    def _read(self, path: Path) -> Answer:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], SECONDS)
+        if not ready:
+            self._stop()
+            return Answer("hung", f"no answer after {SECONDS:.0f} s")
+        line = process.stdout.readline()
+        if not line:
+            status = process.wait()
+            self._process = None
+            return Answer("crashed", f"exit status {status}")
+        return Answer(**json.loads(line))
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            command = [sys.executable, "-m", "tests.oracle.demos.hostile_reader", self._digest]
+            self._process = subprocess.Popen(
+                command,
+                cwd=Path(__file__).parents[3],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            assert self._process.stdout is not None
+            self._process.stdout.readline()
+        return self._process
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def close(self) -> None:
+        self._stop()
+        self._watch.close()
+
+
+def _used_address_space() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
+def main(digest: str) -> None:
+    sample = Path(__file__).parents[3] / "datasets" / "sample.h5"
+    if sample.exists():
+        # Compiles what the limit on memory would not leave room for.
+        Demonstrations.open(sample).observations(slice(0, 100))
+    limit = _used_address_space() + BYTES_BEYOND
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        found = answer(Path(line.rstrip("\n")), digest)
+        print(json.dumps({"kind": found.kind, "text": found.text}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

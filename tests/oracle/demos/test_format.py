@@ -1,0 +1,218 @@
+"""The format: what any HDF5 reader finds in a file, its seal, its digest, the committed sample."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py as typed_h5py
+import numpy as np
+import pytest
+
+from abacus.observation import frame_pixels
+from abacus.reward import LEVELS, terms_of
+from abacus.rules import AbacusConfig
+from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record
+from oracle.demos.replay import first_difference
+from oracle.demos.schema import every_outcome
+from oracle.demos.writer import BLOCK, write_seal
+
+# Without types: the published stubs do not know the low-level interface.
+h5py: Any = typed_h5py
+SAMPLE = Path(__file__).parents[3] / "datasets" / "sample.h5"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: Any) -> Path:
+    path: Path = tmp_path_factory.mktemp("demonstrations") / "some.h5"
+    command = ["python", "-m", "a.job", "--output", "/srv/me/secret/some.h5", "--x=/srv/me/y.h5"]
+    record(Recipe(operations=200, epsilon=0.1), path, command=command)
+    return path
+
+
+def test_the_tree_is_flat_chunked_and_packed_by_filters_that_everyone_has(path: Path) -> None:
+    with h5py.File(path) as file:
+        assert set(file) == {"transitions", "episodes", "operations", "tables"}
+        for group in file.values():
+            for dataset in group.values():
+                assert dataset.dtype.kind in "iu"
+                assert dataset.chunks is not None
+                plist = dataset.id.get_create_plist()
+                names = [plist.get_filter(k)[3] for k in range(plist.get_nfilters())]
+                assert names in ([b"deflate"], [b"shuffle", b"deflate"])
+        rows = {len(dataset) for dataset in file["transitions"].values()}
+        assert rows == {json.loads(file.attrs["counts"])["transitions"]}
+
+
+def test_attributes_are_numbers_and_json_alone(path: Path) -> None:
+    with h5py.File(path) as file:
+        told = {
+            name: json.loads(value) if isinstance(value, bytes) else value
+            for name, value in file.attrs.items()
+        }
+    assert told["format"] == {"name": "virtual-abacus-demonstrations", "version": 1}
+    assert told["seed"] == 0
+    assert AbacusConfig.from_dict(told["config"]) == AbacusConfig(max_operations=10)
+    assert told["algorithm"]["variant"] == "before"
+    assert told["algorithm"]["epsilon"] == 0.1
+    assert told["libraries"]["numpy"] == np.__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", told["code"]["version"])
+    assert told["command"][-3:] == ["--output", "some.h5", "--x=y.h5"]
+    assert b"secret" not in path.read_bytes()
+
+
+def test_a_plain_reader_gets_frames_terms_and_rewards(path: Path) -> None:
+    demonstrations = Demonstrations.open(path)
+    with h5py.File(path) as file:
+        rows, tables = file["transitions"], file["tables"]
+        frames = tables["frame"][:][rows["frame"][:]] * tables["frame"].attrs["scale"]
+        taken, outcome = rows["taken"][:], rows["outcome"][:]
+        terms = tables["terms"][:][:, taken, outcome + 1] * tables["terms"].attrs["scale"]
+        rewards = rows["reward"][:] * tables["terms"].attrs["scale"]
+    assert np.array_equal(
+        frames.reshape(len(frames), -1), demonstrations.observations(frames=1)["window"]
+    )
+    for level, of_level in zip(LEVELS, terms, strict=True):
+        assert np.array_equal(of_level.astype(np.float32), demonstrations.terms(level))
+    assert np.array_equal(rewards.astype(np.float32), demonstrations.rewards())
+
+
+def test_tables_hold_exactly_what_they_stand_for() -> None:
+    for base in range(2, 11):
+        pixels = frame_pixels(base)
+        assert np.array_equal(np.rint(pixels * 4) / 4, pixels)
+    for level in LEVELS:
+        terms = terms_of(every_outcome(), level)
+        for exact in (terms, terms.sum(axis=-1)):
+            whole = np.rint(exact * 20).astype(np.int8)
+            assert np.array_equal((whole * 0.05).astype(np.float32), exact)
+
+
+def test_the_seal_is_text_before_the_data(path: Path) -> None:
+    data = path.read_bytes()
+    lines = data[:BLOCK].decode().split("\n")
+    assert lines[0] == "virtual-abacus-demonstrations 1"
+    assert lines[1] == f"sha256 {hashlib.sha256(data[BLOCK:]).hexdigest()}"
+    assert data[BLOCK : BLOCK + 8] == b"\x89HDF\r\n\x1a\n"
+    assert h5py.is_hdf5(path)
+
+
+def changed(path: Path, target: Path, name: str, index: Any, value: Any) -> Path:
+    """A copy in which somebody changed a value, and sealed it again."""
+    target.write_bytes(path.read_bytes())
+    with h5py.File(target, "r+") as file:
+        file[name][index] = value
+    write_seal(target)
+    return target
+
+
+def test_a_changed_value_is_found_by_the_digest_on_request(path: Path, tmp_path: Path) -> None:
+    target = changed(path, tmp_path / "other.h5", "operations/operand", (0, 0), 4)
+    demonstrations = Demonstrations.open(target)
+    assert demonstrations.content_digest() != Demonstrations.open(path).content_digest()
+    with pytest.raises(DemonstrationsError, match="another content than its digest"):
+        Demonstrations.open(target, verify=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transitions/frame", 1350),
+        ("transitions/symbol", 7),
+        ("transitions/operation", 2),
+        ("transitions/action", 8),
+        ("transitions/taken", 8),
+        ("transitions/mask", 0),
+        ("transitions/outcome", 2),
+        ("transitions/reward", 7),
+        ("transitions/terminated", 1),
+        ("transitions/truncated", 1),
+        ("episodes/start", -1),
+        ("episodes/start", 2**62),
+        ("episodes/length", 2**31 - 1),
+        ("episodes/first_operation", 2**62),
+        ("episodes/operations", 0),
+        ("episodes/seed", -1),
+        ("episodes/end", 0),
+        ("episodes/end", 5),
+        ("episodes/validation", 2),
+        ("episodes/final_frame", 1350),
+        ("episodes/final_symbol", 7),
+        ("episodes/final_operation", 2),
+        ("operations/start", 2**62),
+        ("operations/length", 1),
+        ("operations/episode", 2**62),
+        ("operations/operation", 2),
+        ("operations/fresh", 0),
+        ("operations/operand", 5),
+        ("operations/before", 5),
+        ("operations/after", 5),
+        ("tables/frame", 9),
+        ("tables/terms", 9),
+    ],
+)
+def test_impossible_values_are_refused_without_the_digest(
+    path: Path, tmp_path: Path, name: str, value: int
+) -> None:
+    """What is compiled trusts what was read: a number out of range would be read anywhere."""
+    target = changed(path, tmp_path / "other.h5", name, 0, value)
+    with pytest.raises(DemonstrationsError):
+        Demonstrations.open(target)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("transitions/frame", "window"),
+        ("transitions/symbol", "symbol"),
+        ("transitions/operation", "operation"),
+        ("transitions/action", "action"),
+        ("transitions/taken", "taken"),
+        ("transitions/mask", "mask"),
+        ("transitions/outcome", "outcomes"),
+        ("transitions/terminated", "terminated"),
+        ("transitions/truncated", "truncated"),
+        ("episodes/seed", ""),
+        ("episodes/end", "end"),
+        ("episodes/final_frame", "final window"),
+        ("episodes/final_symbol", "final symbol"),
+        ("episodes/final_operation", "final operation"),
+        ("operations/operation", "operation"),
+        ("operations/fresh", ""),
+        ("operations/operand", "result"),
+        ("operations/before", "before"),
+        ("operations/after", "after"),
+    ],
+)
+def test_a_replay_finds_a_change_in_any_column(path: Path, name: str, what: str) -> None:
+    """In memory, past every other check."""
+    demonstrations = Demonstrations.open(path)
+    assert first_difference(demonstrations) is None
+    group, _, column = name.partition("/")
+    rows = demonstrations.recording.group(group)[column]
+    row = 12 if group != "transitions" else 3456
+    before = int(rows[row].flat[0])
+    rows[row] = {"mask": before ^ 1, "outcome": -before}.get(column, (before + 1) % 2)
+    difference = first_difference(Demonstrations(demonstrations.recording, demonstrations.recipe))
+    assert difference is not None
+    if what and what != "taken":
+        assert difference.what == what
+    columns = demonstrations.recording.group(group)
+    episode = {"operations": columns.get("episode", [0] * 13)[12], "episodes": 12}.get(group)
+    if episode is not None:
+        assert difference.episode == episode
+
+
+def test_the_sample_is_sound_small_and_made_by_the_command_in_the_card(tmp_path: Path) -> None:
+    assert SAMPLE.stat().st_size < 300_000
+    sample = Demonstrations.open(SAMPLE, verify=True)
+    assert first_difference(sample) is None
+    assert sample.about is not None
+    card = (SAMPLE.parent / "README.md").read_text()
+    command = " ".join(sample.about.attributes["command"])
+    assert f"{command} --output datasets/sample.h5" in card
+    assert sample.about.digest in card
+    assert record(sample.recipe, tmp_path / "again.h5").digest == sample.about.digest

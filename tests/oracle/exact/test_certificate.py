@@ -1,0 +1,204 @@
+"""Certificates: a right policy gets one, a wrong one is shown the operation it fails in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sb3_contrib import MaskablePPO
+
+from abacus.env import AbacusEnv
+from abacus.rules import Action
+from abacus.sb3 import AbacusVecEnv
+from oracle.algorithm import BatchWindow, reference_algorithm
+from oracle.exact.certificate import Certificate, certify, digest_of, disagreeing_rows
+from oracle.exact.complete_set import ObservationSet, enumerate_observations
+
+Observations = dict[str, npt.NDArray[np.float32]]
+
+
+@pytest.fixture(scope="module")
+def observations() -> ObservationSet:
+    return enumerate_observations(base=5, frames=3)
+
+
+class TableTeacher:
+    """Answers from a table of pixels, as a policy would that has learned everything."""
+
+    def __init__(self, observations: ObservationSet) -> None:
+        whole = observations.observations()
+        self.answers = {
+            self.key(whole, row): int(action) for row, action in enumerate(observations.actions)
+        }
+
+    @staticmethod
+    def key(seen: Observations, row: int) -> bytes:
+        return b"".join(seen[name][row].tobytes() for name in ("window", "symbol", "operation"))
+
+    def __call__(self, seen: Observations) -> npt.NDArray[np.int64]:
+        return np.array([self.answers[self.key(seen, row)] for row in range(len(seen["symbol"]))])
+
+
+@pytest.fixture(scope="module")
+def teacher(observations: ObservationSet) -> TableTeacher:
+    return TableTeacher(observations)
+
+
+def test_the_teacher_is_exact(observations: ObservationSet, teacher: TableTeacher) -> None:
+    certificate = certify(teacher, observations)
+    assert certificate.exact
+    assert certificate.observations == 99_784
+    assert certificate.disagreements == 0
+    assert certificate.counterexamples == ()
+    assert certificate.set_digest == observations.digest
+
+
+def test_one_wrong_answer_is_found_and_shown(
+    observations: ObservationSet, teacher: TableTeacher
+) -> None:
+    """The counterexample is run here anew: the policy is right up to it, and wrong there."""
+    broken_row = 50_000
+    broken_key = TableTeacher.key(observations.observations(), broken_row)
+
+    def broken(seen: Observations) -> npt.NDArray[np.int64]:
+        actions = teacher(seen)
+        for row in range(len(actions)):
+            if TableTeacher.key(seen, row) == broken_key:
+                actions[row] = (actions[row] + 1) % len(Action)
+        return actions
+
+    assert disagreeing_rows(broken, observations).tolist() == [broken_row]
+    certificate = certify(broken, observations)
+    assert not certificate.exact
+    assert certificate.disagreements == 1
+    (example,) = certificate.counterexamples
+    env = gym.make(
+        "Abacus-v0",
+        columns=example.columns,
+        max_digits=example.columns - 1,
+        start=example.start,
+        expression=example.expression,
+    )
+    seen, _ = env.reset(seed=0)
+    assert isinstance(env.unwrapped, AbacusEnv)
+    algorithm = reference_algorithm(BatchWindow(env.unwrapped.batch))
+    for _ in range(example.step):
+        action = next(algorithm)
+        assert broken({key: value[None] for key, value in seen.items()})[0] == action
+        seen, *_ = env.step(action)
+    answer = broken({key: value[None] for key, value in seen.items()})[0]
+    assert Action(int(answer)).name == example.policy_action
+    assert next(algorithm).name == example.teacher_action
+    assert example.policy_action != example.teacher_action
+
+
+def test_margin_is_that_of_the_closest_call(
+    observations: ObservationSet, teacher: TableTeacher
+) -> None:
+    def scores(seen: Observations) -> npt.NDArray[np.float64]:
+        actions = teacher(seen)
+        table = np.zeros((len(actions), len(Action)))
+        table[np.arange(len(actions)), actions] = 3.0
+        first = TableTeacher.key(observations.observations(np.array([4])), 0)
+        for row in range(len(actions)):
+            if TableTeacher.key(seen, row) == first:
+                table[row, actions[row]] = 0.25
+        return table
+
+    certificate = certify(scores, observations)
+    assert certificate.exact
+    assert certificate.smallest_margin == 0.25
+
+
+def test_visibly_illegal_actions_are_masked(
+    observations: ObservationSet, teacher: TableTeacher
+) -> None:
+    def loud_but_illegal(seen: Observations) -> npt.NDArray[np.float64]:
+        actions = teacher(seen)
+        table = np.zeros((len(actions), len(Action)))
+        table[np.arange(len(actions)), actions] = 1.0
+        window = seen["window"].reshape(-1, 3, 2, 2, 6)[:, -1]
+        at_padding = window[:, 0, 0, 0] == 0.0
+        table[at_padding, Action.LEFT] = 9.0
+        return table
+
+    assert certify(loud_but_illegal, observations).exact
+
+
+def test_an_sb3_policy_is_certified_by_its_logits(observations: ObservationSet) -> None:
+    model = MaskablePPO("MultiInputPolicy", AbacusVecEnv(2), n_steps=8, batch_size=8, seed=0)
+    certificate = certify(model, observations, counterexamples=3)
+    assert not certificate.exact
+    assert len(certificate.counterexamples) == 3
+    assert certificate.policy_digest == digest_of(model.policy)
+    assert certificate.smallest_margin is not None
+    nearest = certificate.counterexamples[0]
+    assert nearest.step <= certificate.counterexamples[-1].step + 1
+
+
+def test_an_ambiguous_set_certifies_nobody() -> None:
+    printed = enumerate_observations(2, 2, "printed")
+    rows = iter(range(len(printed)))
+
+    def best(seen: Observations) -> npt.NDArray[np.int64]:
+        return np.array([printed.actions[next(rows)] for _ in seen["symbol"]])
+
+    certificate = certify(best, printed, counterexamples=0)
+    assert certificate.ambiguous > 0
+    assert not certificate.exact
+
+
+def test_json_round_trip(observations: ObservationSet) -> None:
+    def idle(seen: Observations) -> npt.NDArray[np.int64]:
+        return np.full(len(seen["symbol"]), int(Action.SUBMIT))
+
+    certificate = certify(idle, observations, counterexamples=2)
+    assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "no certificate"),
+        ({"version": 99}, "another version"),
+        ({"exact": True}, "contradicts"),
+        ({"disagreements": -1}, "disagreements=-1"),
+        ({"surprise": 1}, "damaged"),
+    ],
+)
+def test_a_changed_certificate_is_refused(
+    change: dict[str, Any], message: str, observations: ObservationSet
+) -> None:
+    def idle(seen: Observations) -> npt.NDArray[np.int64]:
+        return np.full(len(seen["symbol"]), int(Action.SUBMIT))
+
+    content = json.loads(certify(idle, observations, counterexamples=0).to_json())
+    with pytest.raises(ValueError, match=message):
+        Certificate.from_json(json.dumps({**content, **change}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda seen: np.zeros(3, int), "shape"),
+        (lambda seen: np.zeros((len(seen["symbol"]), 7)), "shape"),
+        (lambda seen: np.full(len(seen["symbol"]), 8), "outside 0 to 7"),
+        (lambda seen: np.full((len(seen["symbol"]), 8), np.nan), "not finite"),
+        (17, "policy=int"),
+    ],
+)
+def test_a_policy_of_the_wrong_shape_is_refused(
+    answer: Any, message: str, observations: ObservationSet
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        certify(answer, observations)
+
+
+def test_a_set_for_other_frames_is_refused() -> None:
+    model = MaskablePPO("MultiInputPolicy", AbacusVecEnv(2), n_steps=8, batch_size=8)
+    with pytest.raises(ValueError, match="base and frames"):
+        certify(model, enumerate_observations(5, 2))

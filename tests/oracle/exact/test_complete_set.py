@@ -1,0 +1,191 @@
+"""The complete set of observations: what it holds, that nothing is missing, and its cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abacus.batch import AbacusBatch
+from abacus.observation import encode_frame
+from abacus.rules import AbacusConfig, Action
+from oracle.algorithm import Variant
+from oracle.exact.complete_set import (
+    ObservationSet,
+    cache_path,
+    complete_set,
+    complete_width,
+    enumerate_observations,
+    observation_keys,
+)
+from oracle.expert import expert_actions
+from tests.oracle.exact.sweep import sweep
+
+
+@pytest.fixture(scope="module")
+def observations() -> ObservationSet:
+    return enumerate_observations(base=5, frames=3)
+
+
+def test_the_teacher_has_one_answer_to_each_with_the_signpost_before(
+    observations: ObservationSet,
+) -> None:
+    assert len(observations) == 99_784
+    assert not observations.ambiguous.any()
+
+
+def test_the_printed_order_leaves_observations_with_two_answers() -> None:
+    assert enumerate_observations(5, 3, "printed").ambiguous.sum() > 0
+    assert enumerate_observations(5, 1, "before").ambiguous.sum() > 0
+    assert enumerate_observations(5, 2, "before").ambiguous.sum() == 0
+
+
+@pytest.mark.parametrize(("base", "frames"), [(2, 1), (2, 3), (3, 2), (5, 3), (7, 2)])
+def test_wider_abaci_add_nothing_for_a_full_period(base: int, frames: int) -> None:
+    width = complete_width(frames)
+    narrow = enumerate_observations(base, frames, width=width)
+    for wider in (width + 1, width + 2, width + 3):
+        assert enumerate_observations(base, frames, width=wider).digest == narrow.digest
+    assert len(enumerate_observations(base, frames, width=width - 2)) < len(narrow)
+
+
+@pytest.mark.parametrize(
+    ("base", "frames", "width"), [(2, 3, 5), (2, 1, 5), (2, 5, 4), (3, 3, 4), (4, 2, 3)]
+)
+@pytest.mark.parametrize("variant", ["before", "printed"])
+def test_exhaustive_sweep_and_exploration_agree(
+    base: int, frames: int, width: int, variant: Variant
+) -> None:
+    """The sweep of a width stays inside the set, and meets all that two columns fewer can show."""
+    swept = sweep(base, frames, width, variant)
+    complete = enumerate_observations(base, frames, variant)
+    rows = complete.index(swept[:, :frames], swept[:, frames], swept[:, frames + 1])
+    assert (rows >= 0).all()
+    assert (complete.answers[rows] >> swept[:, -1] & 1).all()
+    if width > 3:
+        narrow = enumerate_observations(base, frames, variant, width - 2)
+        wanted = complete.index(narrow.histories, narrow.symbols, narrow.operations)
+        assert set(wanted.tolist()) <= set(rows.tolist())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AbacusConfig(),
+        AbacusConfig(start="random"),
+        AbacusConfig(operations="subtract"),
+        AbacusConfig(operations="add", columns=12, max_digits=11),
+        AbacusConfig(columns=60, max_digits=59, start="random"),
+        AbacusConfig(columns=35, max_digits=20, start=5**35 - 1),
+    ],
+    ids=lambda config: f"{config.operations}-{config.columns}",
+)
+def test_sampling_never_finds_an_observation_outside(
+    config: AbacusConfig, observations: ObservationSet
+) -> None:
+    """200,000 steps over the six worlds; the environment's own arrays are compared, row by row."""
+    batch = AbacusBatch(config, 256)
+    batch.reset(7)
+    for _ in range(140):
+        actions = expert_actions(batch)
+        rows = observations.index(
+            batch.history, batch.scalars["symbol"], batch.scalars["operation"]
+        )
+        assert (rows >= 0).all()
+        assert np.array_equal(observations.actions[rows], actions)
+        assert (batch.masks <= ~observations.visibly_illegal[rows]).all()
+        for key, values in observations.observations(rows).items():
+            assert np.array_equal(values, batch.observation[key]), key
+        batch.step(actions)
+
+
+def test_an_observation_that_no_teacher_meets_is_outside(observations: ObservationSet) -> None:
+    lost = encode_frame(5, 0, 0, 0, 0, 0)
+    history = np.array([[lost, lost, lost], observations.histories[17]])
+    rows = observations.index(
+        history,
+        np.array([3, observations.symbols[17]]),
+        np.array([0, observations.operations[17]]),
+    )
+    assert rows.tolist() == [-1, 17]
+
+
+def test_the_teacher_is_never_visibly_illegal(observations: ObservationSet) -> None:
+    rows = np.arange(len(observations))
+    assert not observations.visibly_illegal[rows, observations.actions].any()
+    assert observations.visibly_illegal[:, Action.LEFT].any()
+    assert not observations.visibly_illegal[:, Action.SUBMIT].any()
+
+
+def test_keys_differ_where_one_entry_differs() -> None:
+    history = np.arange(6).reshape(2, 3)
+    base = observation_keys(history, np.array([1, 1]), np.array([0, 0]))
+    assert (base != observation_keys(history, np.array([2, 2]), np.array([0, 0]))).all()
+    assert (base != observation_keys(history, np.array([1, 1]), np.array([1, 1]))).all()
+    assert (base != observation_keys(history[:, ::-1], np.array([1, 1]), np.array([0, 0]))).all()
+
+
+def test_cache_is_read_back(tmp_path: Path) -> None:
+    first = complete_set(2, 2, cache_folder=tmp_path)
+    path = cache_path(2, 2, "before", tmp_path)
+    written = path.stat().st_mtime_ns
+    assert complete_set(2, 2, cache_folder=tmp_path).digest == first.digest
+    assert path.stat().st_mtime_ns == written
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "not a set"])
+def test_damaged_cache_is_made_anew_with_a_message(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = complete_set(2, 1, cache_folder=tmp_path)
+    path = cache_path(2, 1, "before", tmp_path)
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 0xFF
+    path.write_bytes(
+        {
+            "truncated": bytes(content[: len(content) // 2]),
+            "flipped": bytes(content),
+            "empty": b"",
+            "not a set": b"PK nonsense",
+        }[damage]
+    )
+    assert complete_set(2, 1, cache_folder=tmp_path).digest == good.digest
+    assert "making it anew" in capsys.readouterr().err
+    assert complete_set(2, 1, cache_folder=tmp_path).digest == good.digest
+    assert capsys.readouterr().err == ""
+
+
+def test_cache_key_holds_the_settings(tmp_path: Path) -> None:
+    paths = {
+        cache_path(base, frames, variant, tmp_path)
+        for base in (2, 5)
+        for frames in (1, 3)
+        for variant in ("before", "printed")
+    }
+    assert len(paths) == 8
+
+
+def test_a_folder_that_cannot_be_written_costs_only_the_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert len(complete_set(2, 1, cache_folder=blocked / "below")) > 0
+    assert "not cached" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [((1, 3), "base=1"), ((11, 3), "base=11"), ((5, 0), "frames=0"), ((5, 7), "frames=7")],
+)
+def test_bad_settings_are_named(arguments: tuple[int, int], names: str) -> None:
+    with pytest.raises(ValueError, match=names):
+        complete_set(*arguments)
+
+
+def test_a_set_for_other_frames_refuses_histories(observations: ObservationSet) -> None:
+    with pytest.raises(ValueError, match=r"give \(n, 3\)"):
+        observations.index(np.zeros((1, 2), int), np.zeros(1, int), np.zeros(1, int))

@@ -1,0 +1,125 @@
+"""The automaton: that it starts where episodes start, follows the teacher, and knows the way."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from abacus.kernel import ON_OPERATION_SYMBOL
+from abacus.rules import Action
+from oracle.algorithm import VARIANTS, Variant
+from oracle.exact import exploration as module
+from oracle.exact.exploration import (
+    DIGIT_INDEX,
+    FINGER_COLUMN,
+    FINGER_ROW,
+    NOBODY,
+    SIGNPOST,
+    UNKNOWN,
+    Exploration,
+    explore,
+)
+
+#: Situations by base, frames and width, of `before` and `printed`.
+SITUATIONS = {(2, 1, 4): (430, 410), (2, 3, 8): (3_930, 3_822), (5, 2, 7): (153_398, 127_398)}
+
+
+@pytest.mark.parametrize("size", SITUATIONS)
+@pytest.mark.parametrize("number", range(len(VARIANTS)))
+def test_number_of_situations(size: tuple[int, int, int], number: int) -> None:
+    assert len(explore(*size, VARIANTS[number]).actions) == SITUATIONS[size][number]
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def exploration(request: pytest.FixtureRequest) -> Exploration:
+    variant: Variant = request.param
+    return explore(3, 2, 7, variant)
+
+
+def test_situations_are_distinct(exploration: Exploration) -> None:
+    assert len(np.unique(exploration.situations, axis=0)) == len(exploration.situations)
+
+
+def test_starts_are_starts(exploration: Exploration) -> None:
+    """On the first digit, nothing moved yet, all frames alike: any digit shown, any symbol."""
+    starts = exploration.situations[exploration.parents == NOBODY]
+    for place in (FINGER_COLUMN, FINGER_ROW, SIGNPOST):
+        assert not starts[:, place].any()
+    assert (starts[:, DIGIT_INDEX] == 1).all()
+    frames = exploration.histories[exploration.parents == NOBODY]
+    assert (frames == frames[:, :1]).all()
+    shown = exploration.digits[exploration.parents == NOBODY, 0]
+    operations = exploration.operations[exploration.parents == NOBODY]
+    symbols = exploration.symbols[exploration.parents == NOBODY]
+    met = set(zip(operations.tolist(), shown.tolist(), symbols.tolist(), strict=True))
+    assert met == {(o, d, s) for o in range(2) for d in range(3) for s in range(3)}
+
+
+def test_the_way_to_a_situation_is_made_of_the_teachers_actions(exploration: Exploration) -> None:
+    last = len(exploration.actions) - 1
+    for situation in (0, 17, last // 2, last):
+        way = exploration.way_to(situation)
+        numbers = [
+            int(np.flatnonzero((exploration.situations == row).all(axis=1))[0]) for row in way
+        ]
+        assert exploration.parents[numbers[0]] == NOBODY
+        assert numbers[-1] == situation
+        for before, here in pairwise(numbers):
+            assert exploration.parents[here] == before
+            assert follows(exploration, before, here)
+
+
+def follows(exploration: Exploration, before: int, here: int) -> bool:
+    """Whether finger and signpost went where the teacher's action takes them."""
+    columns, rows, signposts = {
+        Action.LEFT: (-1, 0, 0),
+        Action.RIGHT: (1, 0, 0),
+        Action.UP: (0, -1, 0),
+        Action.DOWN: (0, 1, 0),
+        Action.SIGNPOST_LEFT: (0, 0, -1),
+        Action.SIGNPOST_RIGHT: (0, 0, 1),
+    }.get(Action(int(exploration.actions[before])), (0, 0, 0))
+    change = exploration.situations[here].astype(int) - exploration.situations[before]
+    return (change[FINGER_COLUMN], change[FINGER_ROW], change[SIGNPOST]) == (
+        columns,
+        rows,
+        signposts,
+    )
+
+
+def test_nearer_situations_come_first(exploration: Exploration) -> None:
+    found = exploration.parents[exploration.parents != NOBODY]
+    assert (np.diff(found) >= 0).all()
+
+
+def test_columns_in_sight_have_digits_and_most_others_do_not(exploration: Exploration) -> None:
+    numbers = np.arange(len(exploration.actions))
+    finger = exploration.situations[:, FINGER_COLUMN].astype(int)
+    assert (exploration.digits[numbers, finger] != UNKNOWN).all()
+    beside = finger > 0
+    assert (exploration.digits[numbers[beside], finger[beside] - 1] != UNKNOWN).all()
+    resetting = exploration.situations[:, DIGIT_INDEX].astype(int) - 1 == ON_OPERATION_SYMBOL
+    assert (exploration.digits[resetting] != UNKNOWN).sum(axis=1).max() <= 3
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    found = explore(2, 1, 4, progress=lambda done, found: told.append((done, found)))
+    done, total = told[-1]
+    assert done == total >= len(found.actions)
+
+
+def test_a_mistake_of_the_teacher_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_expand", lambda *arguments: (0, -1))
+    with pytest.raises(AssertionError, match="made a mistake"):
+        explore(2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("width", "message"), [(255, "width=255 is not allowed: give at most 254"), (1, "columns=1")]
+)
+def test_a_width_that_cannot_be_is_refused(width: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        explore(2, 1, width)

@@ -1,0 +1,81 @@
+"""Every observation of the set is met by a concrete operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from abacus import AbacusEnv
+from abacus.kernel import ADD, SUBTRACT
+from oracle.algorithm import BatchWindow, Variant, reference_algorithm
+from oracle.exact.complete_set import enumerate_observations
+from oracle.exact.witness import WitnessFinder
+
+
+@pytest.mark.parametrize(
+    ("base", "frames", "variant"), [(2, 3, "before"), (2, 2, "printed"), (3, 1, "before")]
+)
+def test_every_member_of_a_small_set_is_reachable(base: int, frames: int, variant: Variant) -> None:
+    finder = WitnessFinder(enumerate_observations(base, frames, variant))
+    for row in range(len(finder.observations)):
+        witness = finder.find(row)
+        assert finder.confirms(witness, row)
+
+
+@pytest.mark.parametrize("operation", [ADD, SUBTRACT])
+def test_every_member_of_one_operations_part_is_reachable(operation: int) -> None:
+    whole = enumerate_observations(2, 2)
+    finder = WitnessFinder(whole.of_operation(operation))
+    assert 0 < len(finder.observations) < len(whole)
+    for row in range(len(finder.observations)):
+        assert finder.confirms(finder.find(row), row)
+
+
+def test_a_set_with_observations_of_its_own_is_refused() -> None:
+    whole = enumerate_observations(2, 2)
+    strange = replace(whole, histories=whole.histories + 1)
+    with pytest.raises(ValueError, match="not that of its exploration"):
+        WitnessFinder(strange).find(0)
+
+
+def test_a_sample_of_the_default_set_is_reachable() -> None:
+    """`python -m benchmarks.reachability` shows it for all 99,784."""
+    finder = WitnessFinder(enumerate_observations(5, 3))
+    rows = np.random.default_rng(0).choice(len(finder.observations), 300, replace=False)
+    for row in rows:
+        finder.find(int(row))
+
+
+def test_a_witness_runs_in_the_environment_with_the_algorithm_at_the_finger() -> None:
+    """Nothing of the finder's own: `gymnasium.make`, the generator, the pixels."""
+    finder = WitnessFinder(enumerate_observations(5, 3))
+    for row in (0, 31_415, 99_783):
+        witness = finder.find(row)
+        env = gym.make("Abacus-v0", **witness.config(3).to_dict())
+        seen, _ = env.reset(seed=0)
+        assert isinstance(env.unwrapped, AbacusEnv)
+        algorithm = reference_algorithm(BatchWindow(env.unwrapped.batch))
+        for _ in range(witness.step):
+            seen, _, terminated, truncated, _ = env.step(next(algorithm))
+            assert not terminated
+            assert not truncated
+        wanted = finder.observations.observations(np.array([row]))
+        for key, values in wanted.items():
+            assert np.array_equal(values[0], seen[key])
+
+
+def test_a_witness_that_leads_elsewhere_is_not_confirmed() -> None:
+    finder = WitnessFinder(enumerate_observations(2, 3))
+    witness = finder.find(5)
+    assert not finder.confirms(witness, 6)
+
+
+def test_nearest_first_orders_by_distance() -> None:
+    finder = WitnessFinder(enumerate_observations(3, 2))
+    rows = finder.nearest_first(np.arange(len(finder.observations)))
+    distances = [finder.situations(int(row))[0] for row in rows]
+    assert distances == sorted(distances)
+    assert finder.find(int(rows[0])).step == 0

@@ -1,0 +1,186 @@
+"""Cells: a run by way of a kept clone is the run itself, and scores are what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.experiments.cells import (
+    Scorer,
+    WorkFolder,
+    branch,
+    cloned_run,
+    run_cell,
+    settings_of,
+)
+from pipelines.experiments.grid import Grid
+from pipelines.experiments.records import Cell, Record
+from pipelines.learning.policy_files import load_policy
+from pipelines.learning.run import Training
+from pipelines.learning.run_folder import RunFolder
+from pipelines.learning.settings import Settings
+
+SETTINGS: dict[str, Any] = {
+    "eval_freq": 1000,
+    "eval_episodes": 20,
+    "n_envs": 16,
+    "n_steps": 32,
+    "epochs": 2,
+    "critic_warmup": 512,
+}
+
+
+def one_cell(arm: str, **block: Any) -> Cell:
+    """The only cell of a grid."""
+    steps = {"steps": 2000} if arm in ("ppo", "dqn", "dqn_unmasked") else {}
+    comparison = {"seeds": 1, **steps, "settings": SETTINGS, "blocks": [{"arm": arm, **block}]}
+    grid = {"format": "abacus-study-grid", "version": 1, "comparisons": {"some": comparison}}
+    (cell,) = Grid.from_dict(grid).cells
+    return cell
+
+
+CLONING = one_cell("cloning", demonstrations=[20])
+FINE_TUNING = one_cell("ppo", demonstrations=[20], reward=["no_of"])
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
+    return WorkFolder(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(work: WorkFolder) -> Record:
+    return run_cell(FINE_TUNING, work)
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    weights = [load_policy(path).state_dict() for path in (one, other)]
+    return all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_run_that_goes_on_from_a_kept_clone_is_the_run_that_clones(
+    work: WorkFolder, tmp_path: Path
+) -> None:
+    settings = settings_of(FINE_TUNING)
+    straight = RunFolder.create(tmp_path / "straight", settings, ["test"])
+    whole = Training(straight, lambda line: None).run()
+    branched = branch(settings, cloned_run(settings, work.clones), tmp_path / "branched")
+    went_on = Training(branched, lambda line: None).run()
+    assert went_on.evaluations == whole.evaluations
+    assert len(whole.evaluations) >= 3
+    for name in ("clone", "best", "last"):
+        assert same_weights(straight.path / name, branched.path / name)
+    assert not same_weights(straight.path / "clone", straight.path / "last")
+
+
+def test_a_clone_is_made_once_for_all_that_start_from_it(work: WorkFolder) -> None:
+    path = cloned_run(settings_of(FINE_TUNING), work.clones)
+    made = (path / "checkpoint.pt").stat().st_mtime_ns
+    dense = replace(settings_of(FINE_TUNING), reward="dense", gamma=0.5, n_timesteps=7)
+    assert cloned_run(dense, work.clones) == path
+    assert cloned_run(settings_of(CLONING), work.clones) == path
+    assert (path / "checkpoint.pt").stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize("changed", [{"seed": 1}, {"demo_operations": 21}, {"epochs": 3}])
+def test_another_clone_is_made_for_other_settings(
+    changed: dict[str, Any], work: WorkFolder
+) -> None:
+    other = replace(settings_of(FINE_TUNING), **changed)
+    assert cloned_run(other, work.clones) != cloned_run(settings_of(FINE_TUNING), work.clones)
+
+
+def test_the_record_of_a_fine_tuned_clone(fine_tuned: Record, work: WorkFolder) -> None:
+    assert fine_tuned.cell == FINE_TUNING
+    assert fine_tuned.clone == run_cell(CLONING, work).final
+    assert fine_tuned.curve[0].step == 0
+    assert fine_tuned.curve[-1].step >= FINE_TUNING.steps
+    assert fine_tuned.curve[-1].seconds == round(fine_tuned.seconds["ppo_processor"], 1) > 0
+    assert 400 < fine_tuned.labels < 900
+    assert not fine_tuned.final.exact
+    assert set(fine_tuned.seconds) >= {"cloning", "ppo", "all"}
+    # The run is there until its record is kept: a study that is killed in between loses nothing.
+    assert (work.run(FINE_TUNING) / "checkpoint.pt").is_file()
+    work.forget(FINE_TUNING)
+    assert not work.run(FINE_TUNING).exists()
+
+
+def test_the_same_cell_gives_the_same_record(fine_tuned: Record, work: WorkFolder) -> None:
+    work.forget(FINE_TUNING)
+    again = run_cell(FINE_TUNING, work)
+    # A run that is done, and was not forgotten, is only measured once more.
+    assert replace(run_cell(FINE_TUNING, work), seconds=again.seconds) == again
+    assert again.longest_training_run == fine_tuned.longest_training_run
+    assert again.clone == fine_tuned.clone
+    assert again.final == fine_tuned.final
+    assert again.last == fine_tuned.last
+    assert [replace(point, seconds=0) for point in again.curve] == [
+        replace(point, seconds=0) for point in fine_tuned.curve
+    ]
+
+
+def test_a_cell_that_was_broken_off_goes_on_from_its_checkpoint(
+    fine_tuned: Record, work: WorkFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.forget(FINE_TUNING)
+    monkeypatch.setattr("pipelines.learning.run.CHECKPOINT_SECONDS", 0.0)
+    after_rollout = Training.after_rollout
+    broken = 0
+
+    def break_off(self: Training, *, final: bool = False) -> None:
+        nonlocal broken
+        after_rollout(self, final=final)
+        broken += 1
+        if broken == 2:
+            raise OSError("the lights went out")
+
+    monkeypatch.setattr(Training, "after_rollout", break_off)
+    with pytest.raises(OSError, match="lights"):
+        run_cell(FINE_TUNING, work)
+    assert (work.run(FINE_TUNING) / "checkpoint.pt").is_file()
+    steps: list[int] = []
+
+    def watch(self: Training, *, final: bool = False) -> None:
+        steps.append(self.model.num_timesteps)
+        after_rollout(self, final=final)
+
+    monkeypatch.setattr(Training, "after_rollout", watch)
+    record = run_cell(FINE_TUNING, work)
+    # It begins with the rollout that was saved; a run from the beginning would with the first.
+    assert steps[0] == 2 * 512
+    assert record.final == fine_tuned.final
+    assert record.last == fine_tuned.last
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        one_cell("ppo", demonstrations=[0], reward=["dense"]),
+        one_cell("dqn", reward=["dense"]),
+        one_cell("dqn_unmasked", reward=["no_of"]),
+        one_cell("dagger", labels=[100]),
+    ],
+    ids=lambda cell: cell.arm,
+)
+def test_the_other_arms_give_records_too(cell: Cell, work: WorkFolder) -> None:
+    record = run_cell(cell, work)
+    assert record.clone is None
+    assert 0 <= record.final.accuracy < 1
+    assert record.final.wrong > 0
+    if cell.arm == "dagger":
+        assert 0 < record.labels <= cell.labels
+    else:
+        assert record.labels == 0
+        assert record.curve[-1].step >= cell.steps
+
+
+def test_the_exact_policy_scores_as_exact() -> None:
+    exact = load_policy(Path(__file__).parents[3] / "pipelines" / "policies" / "compact")
+    score = Scorer(Settings().settled().world())(exact)
+    assert score.exact
+    assert (score.accuracy, score.long_error_rate, score.wrong) == (1.0, 0.0, 0)
+    assert score.longest_run == 2000

@@ -1,0 +1,214 @@
+"""Grids: what a file asks for is what is run, and a file that asks for nonsense is told so."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abacus.reward import LEVELS
+from pipelines.experiments.cells import SCORING
+from pipelines.experiments.grid import Grid
+from pipelines.experiments.records import Cell
+from pipelines.learning.settings import PRESETS
+
+STUDY = Path(__file__).parents[3] / "pipelines" / "experiments" / "grids" / "study.json"
+SMALL: dict[str, Any] = {
+    "format": "abacus-study-grid",
+    "version": 1,
+    "comparisons": {
+        "some": {
+            "seeds": 2,
+            "steps": 1000,
+            "settings": {"eval_freq": 500},
+            "blocks": [
+                {"arm": "cloning", "demonstrations": [1, 10]},
+                {"arm": "ppo", "demonstrations": [0, 10], "reward": ["dense", "no_of"]},
+                {"arm": "dagger", "labels": [300]},
+                {"arm": "dqn", "reward": ["dense"]},
+            ],
+        }
+    },
+}
+
+
+def changed(*path: Any, to: Any) -> dict[str, Any]:
+    """The small grid with one value changed."""
+    grid: Any = copy.deepcopy(SMALL)
+    place = grid
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return grid  # type: ignore[no-any-return]
+
+
+def test_the_cells_are_those_that_the_file_says() -> None:
+    cells = Grid.from_dict(SMALL).cells
+    assert Counter((cell.arm, cell.seed) for cell in cells) == {
+        ("cloning", 0): 2,
+        ("cloning", 1): 2,
+        ("ppo", 0): 4,
+        ("ppo", 1): 4,
+        ("dagger", 0): 1,
+        ("dagger", 1): 1,
+        ("dqn", 0): 1,
+        ("dqn", 1): 1,
+    }
+    assert len({cell.key for cell in cells}) == len(cells)
+    by_preset = {
+        cell.demonstrations: cell.settings for cell in cells if cell.arm == "ppo" and not cell.seed
+    }
+    assert by_preset[0]["gamma"] == PRESETS["alone"]["gamma"]
+    assert by_preset[10]["gamma"] == PRESETS["default"]["gamma"]
+    assert by_preset[10]["demo_operations"] == 10
+    assert {cell.settings["eval_freq"] for cell in cells} == {500}
+
+
+def test_cells_of_a_comparison_have_one_budget() -> None:
+    for cell in Grid.from_dict(SMALL).cells:
+        rewarded = cell.arm in ("ppo", "dqn")
+        assert cell.steps == cell.settings["n_timesteps"] == (1000 if rewarded else 0)
+
+
+def test_a_seed_of_everything_comes_before_the_next_of_anything_and_clones_come_first() -> None:
+    cells = Grid.from_dict(SMALL).cells
+    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
+    first = [cell.arm for cell in cells if cell.seed == 0]
+    assert set(first[:2]) == {"cloning"}
+    assert "cloning" not in first[2:]
+
+
+def test_a_changed_setting_is_another_cell() -> None:
+    before = {cell.key for cell in Grid.from_dict(SMALL).cells}
+    for settings in ({"eval_freq": 501}, {"eval_freq": 500, "gamma": 0.5}):
+        other = Grid.from_dict(changed("comparisons", "some", "settings", to=settings))
+        assert not before & {cell.key for cell in other.cells}
+    steps = {
+        cell.key for cell in Grid.from_dict(changed("comparisons", "some", "steps", to=1001)).cells
+    }
+    assert {cell.arm for cell in Grid.from_dict(SMALL).cells if cell.key in steps} == {
+        "cloning",
+        "dagger",
+    }
+
+
+def test_a_changed_preset_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {cell.key: cell for cell in Grid.from_dict(SMALL).cells}
+    monkeypatch.setitem(PRESETS["alone"], "gamma", 0.123)
+    gone = set(before) - {cell.key for cell in Grid.from_dict(SMALL).cells}
+    assert {(before[key].arm, before[key].demonstrations) for key in gone} == {
+        ("ppo", 0),
+        ("dqn", 0),
+    }
+
+
+def test_another_way_of_measuring_is_another_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {cell.key for cell in Grid.from_dict(SMALL).cells}
+    monkeypatch.setitem(SCORING, "episodes", 1)
+    assert not before & {cell.key for cell in Grid.from_dict(SMALL).cells}
+
+
+def test_the_key_depends_on_every_part_of_the_cell() -> None:
+    cell = Grid.from_dict(SMALL).cells[0]
+    others: list[Cell] = [
+        replace(cell, comparison="other"),
+        replace(cell, arm="dqn"),
+        replace(cell, demonstrations=11),
+        replace(cell, reward="dense"),
+        replace(cell, operations="add"),
+        replace(cell, labels=1),
+        replace(cell, steps=1),
+        replace(cell, seed=9),
+        replace(cell, settings={}),
+    ]
+    assert len({cell.key, *(other.key for other in others)}) == 1 + len(others)
+
+
+def test_the_study_has_what_the_question_needs() -> None:
+    cells = Grid.load(STUDY).cells
+    main = [cell for cell in cells if cell.comparison == "supervision"]
+    counts = {0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000}
+    for level in LEVELS:
+        asked = {
+            (cell.demonstrations, cell.seed)
+            for cell in main
+            if cell.arm == "ppo" and cell.reward == level and cell.operations == "both"
+        }
+        assert asked == {(count, seed) for count in counts for seed in range(5)}
+    for operations in ("both", "add", "subtract"):
+        cloned = {
+            cell.demonstrations
+            for cell in main
+            if (cell.arm, cell.operations) == ("cloning", operations)
+        }
+        assert cloned == counts - {0}
+        dense = {
+            cell.demonstrations
+            for cell in main
+            if (cell.arm, cell.operations, cell.reward) == ("ppo", operations, "dense")
+        }
+        assert dense == counts
+    assert {cell.arm for cell in cells} == {"cloning", "ppo", "dagger", "dqn", "dqn_unmasked"}
+    for comparison in {cell.comparison for cell in cells}:
+        assert (
+            len({cell.steps for cell in cells if cell.comparison == comparison and cell.steps}) <= 1
+        )
+
+
+BLOCK = ("comparisons", "some", "blocks", 1)
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        ([], "JSON object"),
+        (changed("format", to="other"), "abacus-study-grid"),
+        (changed("version", to=2), "version 2"),
+        (changed("comparisons", to={}), "at least one"),
+        (changed("comparison", to={}), "'comparison'"),
+        (changed("comparisons", "some", to=3), '"some" must be a JSON object'),
+        (changed("comparisons", "some", "seeds", to=0), '"seeds" is 0'),
+        (changed("comparisons", "some", "seeds", to=True), '"seeds" is True'),
+        (changed("comparisons", "some", "steps", to=-1), '"steps" is -1'),
+        (changed("comparisons", "some", "steps", to=0), 'needs "steps"'),
+        (changed("comparisons", "some", "seed", to=1), "'seed'"),
+        (changed("comparisons", "some", "blocks", to=[]), "list of at least one"),
+        (changed("comparisons", "some", "settings", to={"reward": "dense"}), "'reward'"),
+        (changed("comparisons", "some", "settings", to={"gamma": 2}), "gamma=2"),
+        (changed("comparisons", "some", "settings", to={"gamma": "much"}), "gamma is 'much'"),
+        (changed("comparisons", "some", "settings", to={"n_envs": 1.5}), "n_envs is 1.5"),
+        (changed("comparisons", "some", "settings", to={"eval_freq": None}), "eval_freq is None"),
+        (changed("comparisons", "some", "settings", to={"start": 3}), "start is 3"),
+        (changed("comparisons", "some", "blocks", 2, "labels", to=[0]), "1 or more"),
+        (changed(*BLOCK, "settings", to={"reward": "dense"}), "'reward'"),
+        (changed(*BLOCK, "arm", to="sarsa"), "'sarsa'"),
+        (changed(*BLOCK, "demonstrations", to=[-1]), '"demonstrations" is -1'),
+        (changed(*BLOCK, "demonstrations", to=[10**6]), "at most 50000"),
+        (changed(*BLOCK, "demonstrations", to=10), "list of at least one"),
+        (changed(*BLOCK, "reward", to=["dense", "denser"]), "'denser'"),
+        (changed(*BLOCK, "reward", to=[1]), "give names"),
+        (changed(*BLOCK, "labels", to=[10]), '"labels" is not for arm "ppo"'),
+        (changed(*BLOCK, "operations", to=["multiply"]), "'multiply'"),
+        (changed("comparisons", "some", "blocks", 0, "demonstrations", to=[0]), "1 or more"),
+    ],
+)
+def test_a_malformed_grid_is_refused_in_one_line(grid: Any, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "grid.json"
+    file.write_text(json.dumps(grid))
+    with pytest.raises(ValueError, match=r"grid\.json") as error:
+        Grid.load(file)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_not_json_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "grid.json"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match="not a grid"):
+        Grid.load(file)

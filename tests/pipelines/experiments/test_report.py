@@ -1,0 +1,105 @@
+"""The report of a study: whole, readable by machine, and possible at any time."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.experiments.records import Record
+from pipelines.experiments.report import SUMMARY_FILE, TABLES_FILE, summary, write_report
+from tests.pipelines.experiments.synthetic_records import record, score, seeds, study
+
+COMMAND = "python -m pipelines.study --report"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    records = [r for r in study((0, 10), seeds_of_each=3, points=2) if r.cell.reward == "none"]
+    records += seeds([0.7, 0.8, 0.9], demonstrations=0, curve=((0, 0.0), (1000, 0.8)))
+    # The first was recorded twice.
+    return write_report([*records, records[0]], tmp_path_factory.mktemp("report"), COMMAND)
+
+
+def test_every_file_that_is_named_is_there(report: list[Path]) -> None:
+    assert all(path.stat().st_size for path in report)
+    assert sorted(path.name for path in report[0].parent.iterdir()) == sorted(
+        path.name for path in report
+    )
+
+
+def test_the_page_shows_the_figures_and_says_how_it_was_made(report: list[Path]) -> None:
+    folder = report[0].parent
+    page = (folder / TABLES_FILE).read_text()
+    assert f"`{COMMAND}`" in page
+    shown = set(re.findall(r"\]\(([^)]+)\)", page))
+    assert shown == {path.name for path in report if path.suffix == ".png"}
+    headings = re.findall("^## (.+)$", page, re.MULTILINE)
+    assert len(headings) == len(set(headings)) >= 7
+    assert str(folder) not in page
+
+
+def test_the_numbers_are_json_that_any_reader_takes(report: list[Path]) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    text = (report[0].parent / SUMMARY_FILE).read_text()
+    numbers = json.loads(text, parse_constant=refuse)
+    assert numbers["command"] == COMMAND
+    assert numbers["records"] == sum(part["records"] for part in numbers["comparisons"].values())
+    assert numbers["records"] == 3 * 3 + 4 * 3 + 3
+    assert set(numbers["comparisons"]) == {"supervision", "teachers"}
+
+
+def one(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
+    (row,) = (r for r in rows if all(r[name] == value for name, value in wanted.items()))
+    return row
+
+
+def test_the_numbers_are_those_of_the_records() -> None:
+    records: list[Record] = [
+        *seeds([0.5, 0.6, 0.7, 0.8], arm="cloning", demonstrations=3),
+        *seeds([1.0] * 4, arm="cloning", demonstrations=20),
+        *seeds([0.9, 0.9, 1.0, 1.0], clone=score(0.95), demonstrations=3, curve=((1000, 0.75),)),
+        *seeds([0.1] * 4, demonstrations=0, curve=((1000, 0.25),), run=7),
+        *seeds([0.1] * 4, demonstrations=0, reward="no_of", run=9),
+    ]
+    numbers = summary(records, COMMAND)
+    cloning = one(numbers["final"], arm="cloning", demonstrations=3)
+    assert cloning["accuracy"]["value"] == pytest.approx(0.65)
+    assert (cloning["seeds"], cloning["exact"]) == (4, 0)
+    exact = numbers["demonstrations_to_exact"]
+    assert one(exact, arm="cloning")["all_seeds"] == {
+        "value": 20,
+        "low": 20,
+        "high": 20,
+        "seeds": 4,
+    }
+    assert one(exact, reward="dense")["all_seeds"]["value"] == "not within this grid"
+    added = one(numbers["ppo_added"], demonstrations=3)["final_accuracy"]
+    assert added == {"rose": 2, "fell": 2, "seeds": 4}
+    equal = one(numbers["equal_steps"], demonstrations=3)
+    assert equal["accuracy_added"]["value"] == pytest.approx(0.5)
+    runs = one(numbers["longest_training_runs"], demonstrations=0)
+    assert (runs["best"]["dense"], runs["best"]["no_of"], runs["best"]["addition"]) == (7, 9, None)
+    assert runs["order_reproduced_by_best"] == "yes (of 2 columns)"
+
+
+def test_nothing_yet_is_a_report_too(tmp_path: Path) -> None:
+    paths = write_report([], tmp_path, COMMAND)
+    assert [path.name for path in paths] == [TABLES_FILE, SUMMARY_FILE]
+    assert json.loads(paths[1].read_text())["records"] == 0
+
+
+def test_every_record_alone_can_be_summed_up() -> None:
+    for alone in study((0, 10), seeds_of_each=1, points=2):
+        assert json.dumps(summary([alone], COMMAND), allow_nan=False)
+
+
+def test_records_of_two_grids_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one grid"):
+        write_report([record(seed=0, steps=1), record(seed=1, steps=2)], tmp_path, COMMAND)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,220 @@
+"""PPO: it learns a small world, warms the critic alone, holds on to the clone, repeats itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.logger import Logger
+
+from abacus.rules import AbacusConfig
+from abacus.sb3 import AbacusVecEnv
+from pipelines.learning.cloning import Cloning
+from pipelines.learning.cloning_data import distinct
+from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.settings import CloningSettings, PpoSettings, Schedule
+from pipelines.scoring.players import GreedyTable
+from pipelines.scoring.scores import training_score
+from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations, small_sets
+
+SETTINGS = PpoSettings(
+    n_envs=32,
+    n_steps=32,
+    batch_size=256,
+    n_epochs=4,
+    gae_lambda=0.8,
+    learning_rate=Schedule("linear", 2e-3),
+    entropy=Schedule("linear", 0.04),
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def model_of(world: AbacusConfig = WORLD, seed: int = 0, **changes: Any) -> AbacusPPO:
+    settings = replace(SETTINGS, **changes)
+    env = AbacusVecEnv(settings.n_envs, config=world)
+    model = AbacusPPO(AbacusPolicy, env, settings, seed=seed, device="cpu")
+    model.set_logger(Logger(None, []))
+    return model
+
+
+def weights(model: AbacusPPO) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
+
+
+def test_ppo_alone_learns_the_small_world() -> None:
+    world = replace(WORLD, reward="dense", max_operations=None, max_digits=1, columns=3)
+    model = model_of(world)
+
+    def accuracy() -> float:
+        return training_score(GreedyTable(model.policy, world.base, FRAMES), world, 100, 7).accuracy
+
+    before = accuracy()
+    model.learn(100_000)
+    assert before < 0.3
+    assert accuracy() > 0.7
+
+
+def test_the_actor_stays_as_it_is_while_the_critic_warms_up() -> None:
+    model = model_of(critic_warmup=3 * 1024, learning_rate=Schedule("constant", 1e-3))
+    before = weights(model)
+    model.learn(3 * 1024)
+    after = weights(model)
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]) != name.startswith("network.critic")
+    model.learn(1024, reset_num_timesteps=False)
+    assert not torch.equal(
+        after["network.actor.0.weight"], weights(model)["network.actor.0.weight"]
+    )
+
+
+def test_a_warm_critic_foresees_more() -> None:
+    model = model_of(critic_warmup=10**9, learning_rate=Schedule("constant", 3e-3))
+    settings = CloningSettings(epochs=20, label_smoothing=0.0)
+    Cloning(model.policy, small_sets()[0], None, settings, 0, Logger(None, [])).run()
+    model.learn(1024)
+    at_first = model.rollout_buffer.explained_variance()
+    model.learn(30 * 1024, reset_num_timesteps=False)
+    assert model.rollout_buffer.explained_variance() > at_first + 0.1
+
+
+def divergence_after(steps: int, **changes: Any) -> float:
+    model = model_of(**changes)
+    model.freeze_clone()
+    assert model.clone is not None
+    model.learn(steps)
+    rows = small_sets()[0].rows
+    with torch.no_grad():
+        clone = torch.log_softmax(model.clone.logits(rows), dim=1)
+        now = model.policy.log_probs(rows)
+    return float((clone.exp() * (clone - now)).sum(dim=1).mean())
+
+
+def test_the_penalty_keeps_the_policy_near_the_clone() -> None:
+    free, held = divergence_after(10 * 1024), divergence_after(10 * 1024, kl_weight=5.0)
+    assert held < free / 3
+
+
+def test_the_cloning_loss_teaches_what_the_reward_does_not() -> None:
+    """Where nothing is paid, only the demonstrations tell what to do."""
+    data = small_sets()[0]
+    world = replace(WORLD, reward=("step",))
+
+    def agreement(weight: float) -> float:
+        model = model_of(world, cloning_weight=weight)
+        model.demonstrations = data
+        model.learn(10 * 1024)
+        actions = model.policy.log_probs(data.rows, data.masks).argmax(dim=1)
+        return float((actions == data.actions).float().mean())
+
+    assert agreement(1.0) > 0.9 > agreement(0.0)
+
+
+def test_a_small_kl_limit_stops_updates() -> None:
+    model = model_of(target_kl=1e-9, n_epochs=10, learning_rate=Schedule("constant", 1e-2))
+    model.learn(1024)
+    assert model._n_updates == 1
+
+
+def test_the_same_seed_gives_the_same_policy_and_another_seed_another() -> None:
+    def trained(seed: int) -> dict[str, torch.Tensor]:
+        model = model_of(seed=seed)
+        model.learn(3 * 1024)
+        return weights(model)
+
+    first, again, other = trained(3), trained(3), trained(4)
+    assert all(torch.equal(tensor, again[name]) for name, tensor in first.items())
+    assert not torch.equal(first["network.actor.0.weight"], other["network.actor.0.weight"])
+
+
+def test_rollouts_are_those_of_the_library() -> None:
+    """The lean rollout against sb3-contrib's own, on the same policy, abaci and actions."""
+    # Mistakes do not end episodes here, so that many run out of steps and are bootstrapped.
+    world = replace(WORLD, reward=("step", "signpost", "slide", "submit"))
+    lean = model_of(world, n_steps=200)
+    env = AbacusVecEnv(32, config=world)
+    usual = MaskablePPO(
+        AbacusPolicy,
+        env,
+        n_steps=200,
+        gamma=lean.gamma,
+        gae_lambda=lean.gae_lambda,
+        seed=0,
+        device="cpu",
+    )
+    usual.set_logger(Logger(None, []))
+    usual.policy.load_state_dict(lean.policy.state_dict())
+    both: list[Any] = [lean, usual]
+    for model in both:
+        _, callback = model._setup_learn(6400, None)
+        torch.manual_seed(1)
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, 200)
+    theirs: Any = usual.rollout_buffer
+    ours = lean.rollout_buffer
+    assert np.array_equal(theirs.actions[..., 0], ours.actions.numpy())
+    assert np.array_equal(theirs.action_masks > 0, ours.masks.numpy())
+    for name in ("values", "advantages", "log_probs", "rewards", "returns"):
+        expected, given = getattr(theirs, name), np.asarray(getattr(ours, name))
+        assert np.allclose(expected, given, atol=2e-5), name
+    assert ours.dones.sum() > 0
+    assert len(ours._truncated) > 0
+
+
+def test_counts_add_up() -> None:
+    model = model_of(n_steps=250)
+    model.learn(250 * 32)
+    counts = model.rollout_buffer.counts
+    assert counts.illegal == 0
+    assert 0 < counts.accuracy < 1
+    assert sum(counts.failures.values()) <= len(counts.returns)
+    assert model.longest_run >= counts.longest_run > 0
+
+
+def test_a_training_that_diverges_says_so() -> None:
+    model = model_of()
+    with torch.no_grad():
+        model.policy.network.critic_parameters()[0].fill_(torch.nan)
+    with pytest.raises(ValueError, match="diverged"):
+        model.learn(1024)
+
+
+def test_a_zip_of_the_library_holds_the_policy(tmp_path: Any) -> None:
+    model = model_of()
+    model.learn(1024)
+    model.save(tmp_path / "model.zip")
+    loaded = AbacusPPO.load(tmp_path / "model.zip", device="cpu")
+    for name, tensor in model.policy.state_dict().items():
+        assert torch.equal(tensor, loaded.policy.state_dict()[name])
+
+
+@pytest.mark.parametrize("bad", [{"n_envs": 0}, {"gamma": 1.5}, {"kl_weight": -1.0}])
+def test_impossible_settings_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not allowed"):
+        PpoSettings(**bad)
+
+
+def test_paper_is_cloned_and_fine_tuned() -> None:
+    """In base 2 with one frame, where the same layers have 127 million numbers and not 342."""
+    world = replace(WORLD, frames=1)
+    settings = replace(SETTINGS, n_envs=4, n_steps=2, batch_size=8, n_epochs=1)
+    env = AbacusVecEnv(4, config=world)
+    model = AbacusPPO(
+        AbacusPolicy, env, settings, seed=0, device="cpu", policy_kwargs={"network": "paper"}
+    )
+    model.set_logger(Logger(None, []))
+    data = distinct(small_demonstrations(1), 1)
+    settings_of_cloning = CloningSettings(epochs=1, learning_rate=1e-4)
+    before = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
+    Cloning(model.policy, data, None, settings_of_cloning, 0, Logger(None, [])).run()
+    cloned = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
+    assert not torch.equal(before, cloned)
+    model.learn(8)
+    assert all(torch.isfinite(tensor).all() for tensor in model.policy.state_dict().values())

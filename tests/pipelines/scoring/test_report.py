@@ -1,0 +1,157 @@
+"""The report: the same cells in the page, the Markdown and the JSON, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from pipelines.learning.named_policies import find_policy
+from pipelines.scoring import paper as published
+from pipelines.scoring.protocol import Curve, Evaluation, Request, Results
+from pipelines.scoring.report import Report, findings_of
+from pipelines.scoring.scores import Score
+from pipelines.scoring.tables import Table, percent, tables_of
+
+ABOUT = {"name": "<b>policy</b> & co", "kind": "test", "base": 5, "frames": 3, "weights": None}
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    request = Request(
+        digits=(2, 16),
+        operations=20,
+        sets=("zeros",),
+        set_operations=20,
+        episodes=2,
+        run_limit=3,
+        analysed=10,
+        certificate=False,
+    )
+    results = Evaluation(find_policy("random"), request).run()
+    results.curves.append(Curve("first", (100, 200), (0.4, 0.995)))
+    return results
+
+
+@pytest.fixture(scope="module")
+def folder(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    written = Report(ABOUT, {"seed": 0, "logs": []}, results).write(folder)
+    assert [path.name for path in written] == ["report.html", "report.md", "report.json"]
+    return folder
+
+
+def page_cells(page: str, key: str) -> list[list[str]]:
+    table = re.search(rf'<table data-key="{key}">(.*?)</table>', page, re.DOTALL)
+    assert table is not None
+    rows = re.findall(r"<tr>(.*?)</tr>", table[1])
+    return [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t", row)] for row in rows]
+
+
+def test_all_three_hold_the_same_tables(folder: Path) -> None:
+    page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
+    content = json.loads((folder / "report.json").read_text())
+    keys = [table["key"] for table in content["tables"]]
+    assert keys == [
+        "generalisation", "by_operation", "adversarial", "error_classes", "fates", "columns",
+        "runs", "curves",
+    ]  # fmt: skip
+    for table in content["tables"]:
+        assert page_cells(page, table["key"]) == [table["header"], *table["rows"]]
+        for row in table["rows"]:
+            assert "| " + " | ".join(row) + " |" in text
+
+
+def test_the_tables_hold_the_numbers_of_the_results(folder: Path, results: Results) -> None:
+    content = json.loads((folder / "report.json").read_text())
+    table = content["tables"][0]
+    for row, score, raw in zip(
+        table["rows"], results.generalisation, content["generalisation"], strict=True
+    ):
+        assert row[:3] == [score.name, f"{score.operations:,}", f"{score.errors:,}"]
+        assert raw["errors"] == score.errors
+        assert raw["interval"][0] <= raw["error_rate"] <= raw["interval"][1]
+
+
+def test_every_table_has_the_authors_beside_ours(results: Results) -> None:
+    for table in tables_of(results):
+        assert table.header[-1].startswith("authors")
+    tables = {table.key: table for table in tables_of(results)}
+    assert tables["generalisation"].rows[1][-1] == "0.601 %"
+    assert [row[-1] for row in tables["runs"].rows] == ["1,145", "907", "675"]
+    shares = [row[-1] for row in tables["error_classes"].rows[:4]]
+    assert shares == ["32.9 %", "27.7 %", "27.3 %", "12.1 %"]
+
+
+def test_the_page_stands_alone(folder: Path) -> None:
+    page = (folder / "report.html").read_text()
+    addresses = set(re.findall(r"""https?://[^\s"'<>)]+""", page))
+    # The names of formats are addresses that nobody fetches.
+    assert all(address.startswith("http://www.w3.org/") for address in addresses)
+    assert not re.search(r"<(link|script|img|iframe)[^>]+(src|href)=\"(?!data:|#)", page)
+    assert "@import" not in page
+    assert "url(http" not in page
+    identities = re.findall(r'\bid="([^"]+)"', page)
+    assert len(identities) == len(set(identities)), "figures share the names of their parts"
+
+
+def test_names_are_text_and_not_markup(folder: Path) -> None:
+    page = (folder / "report.html").read_text()
+    assert "<b>policy</b>" not in page
+    assert "&lt;b&gt;policy&lt;/b&gt; &amp; co" in page
+
+
+def test_wrong_digits_are_marked_everywhere(folder: Path, results: Results) -> None:
+    page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
+    example = results.errors[-1].examples[0]
+    marked = "".join(
+        f"<mark>{digit}</mark>" if place in example.wrong_places else digit
+        for place, digit in enumerate(example.output)
+    )
+    assert marked in page
+    assert "11131122400010**0**24" in text
+    assert page.count('class="example authors"') == len(published.EXAMPLES)
+
+
+def test_no_errors_make_a_report_too(tmp_path: Path) -> None:
+    results = Results(generalisation=[Score("16 digits", 16, 100, additions=50, subtractions=50)])
+    Report(ABOUT, {}, results).write(tmp_path)
+    table = {table.key: table for table in tables_of(results)}["generalisation"]
+    assert table.rows[0][2:5] == ("0", "0 %", "0 % to 3.62 %")
+    assert "There were no errors to class" in (tmp_path / "report.md").read_text()
+
+
+def test_nothing_at_all_makes_a_report_too(tmp_path: Path) -> None:
+    Report(ABOUT, {}, Results(stopped=True)).write(tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["complete"] is False
+    assert "Stopped before the end" in (tmp_path / "report.html").read_text()
+
+
+def test_the_summary_judges_by_the_intervals(results: Results) -> None:
+    better = Score("16 digits", 16, 100_000, additions=50_000, subtractions=50_000)
+    unclear = replace(better, asked=100, additions=50, subtractions=50)
+    for score, verdict in (
+        (better, "good"),
+        (unclear, "plain"),
+        (results.generalisation[1], "bad"),
+    ):
+        finding = findings_of(Results(generalisation=[score]))[0]
+        assert finding.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(0, "0 %"), (0.00601, "0.601 %"), (0.5, "50.0 %"), (1, "100.0 %"), (3.7e-5, "0.0037 %"),
+     (3e-8, "3e-06 %")],
+)  # fmt: skip
+def test_rates_are_short(rate: float, text: str) -> None:
+    assert percent(rate) == text
+
+
+def test_a_crooked_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 cells under 1 headings"):
+        Table("t", "T", "", ("a",), (("1", "2"),))

@@ -1,0 +1,171 @@
+"""The report in a real Chromium: it opens, the tables hold the JSON's numbers, the replay plays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.learning.named_policies import find_policy
+from pipelines.scoring.players import random_player
+from pipelines.scoring.protocol import Evaluation, Request, Results
+from pipelines.scoring.report import Report
+from tests.pipelines.browser import CHROMIUM, Browser
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+CELLS = """[...document.querySelectorAll("table[data-key='KEY'] tr")].map(
+    row => [...row.cells].map(cell => cell.textContent))"""
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    """One right operation, from the teacher, and some wrong ones."""
+    teacher, request = find_policy("teacher"), Request(digits=(2,), operations=4, episodes=0)
+    results = Evaluation(teacher, replace(request, replays=("12+30-5",), certificate=False)).run()
+    wrong = replace(find_policy("random"), player=random_player(0))
+    request = Request(digits=(2, 16), operations=20, sets=("zeros",), set_operations=10, episodes=2)
+    others = Evaluation(wrong, replace(request, run_limit=3, certificate=False)).run()
+    others.replays = [results.replays[0], *others.replays[:3]]
+    return others
+
+
+@pytest.fixture(scope="module")
+def report(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    about = {
+        "name": "a/path/without-a-place-to-break/that-is-long/" * 2,
+        "kind": "test",
+        "base": 5,
+        "frames": 3,
+    }
+    Report(about, {}, results).write(folder)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Browser:
+    browser.resize(1280, 900)
+    browser.requests.clear()
+    browser.open(report)
+    return browser
+
+
+def state(page: Browser) -> dict[str, Any]:
+    """What the replay says of itself."""
+    seen: dict[str, Any] = page.run("({...document.getElementById('replay').dataset})")
+    return {name: json.loads(value) for name, value in seen.items()}
+
+
+def said(page: Browser, part: str) -> str:
+    text: str = page.run(f"document.querySelector('[data-part={part}]').textContent")
+    return text
+
+
+def test_it_opens_without_errors_and_asks_for_nothing(page: Browser, report: Path) -> None:
+    assert page.errors == []
+    assert page.requests in ([report.as_uri()[:100]], [])
+    assert page.run("document.querySelectorAll('figure svg').length") >= 4
+    assert page.run("[...document.querySelectorAll('figure svg')].every(s => s.clientHeight > 150)")
+
+
+def test_the_tables_hold_the_numbers_of_the_json(page: Browser, report: Path) -> None:
+    content = json.loads(report.with_suffix(".json").read_text())
+    assert len(content["tables"]) >= 6
+    for table in content["tables"]:
+        assert page.run(CELLS.replace("KEY", table["key"])) == [table["header"], *table["rows"]]
+
+
+def test_the_replay_plays_to_the_end_by_mouse(page: Browser, results: Results) -> None:
+    assert state(page) == {"operation": 0, "step": 0, "playing": False, "speed": 4}
+    for _ in range(3):
+        page.run("document.querySelector('[data-part=speed]').focus()")
+        page.press("ArrowRight")
+    assert state(page)["speed"] == 32
+    page.click("[data-part=play]")
+    assert state(page)["playing"]
+    page.wait_for("document.getElementById('replay').dataset.step > 3")
+    last = len(results.replays[0].steps) - 1
+    page.wait_for(f"document.getElementById('replay').dataset.step == {last}")
+    page.wait_for("document.getElementById('replay').dataset.playing == 'false'")
+    assert said(page, "outcome") == "right: 122"
+    assert said(page, "value") == "122 (decimal 37)"
+    assert page.errors == []
+
+
+def test_the_keyboard_does_all_that_the_mouse_does(page: Browser, results: Results) -> None:
+    page.run("document.getElementById('replay').focus()")
+    page.press("ArrowRight")
+    page.press("ArrowRight")
+    page.press("ArrowLeft")
+    assert state(page)["step"] == 1
+    page.press(" ", " ")
+    assert state(page)["playing"]
+    page.press(" ", " ")
+    assert not state(page)["playing"]
+    page.press("End")
+    assert state(page)["step"] == len(results.replays[0].steps) - 1
+    page.press("Home")
+    assert state(page)["step"] == 0
+    page.press("-", "-")
+    assert state(page)["speed"] == 2
+    page.press("n", "n")
+    assert state(page)["operation"] == 1
+    page.press("p", "p")
+    assert state(page)["operation"] == 0
+
+
+def test_every_step_shows_the_recorded_abacus(page: Browser, results: Results) -> None:
+    """The digits under the columns are those of the record, forwards and backwards."""
+    for number, replay in enumerate(results.replays):
+        page.run(
+            f"(() => {{ const list = document.querySelector('[data-part=choose]');"
+            f"list.selectedIndex = {number}; list.dispatchEvent(new Event('change')); }})()"
+        )
+        digits = list(replay.start)
+        for step, record in enumerate(replay.steps[:60]):
+            if record.changed >= 0:
+                digits[record.changed] = record.digit
+            shown = page.run(
+                "[...document.querySelectorAll('.columns text[font-weight]')]"
+                ".map(text => Number(text.textContent))"
+            )
+            assert shown == digits[record.first_shown :][: len(shown)]
+            assert state(page)["step"] == step
+            page.run("document.querySelector('[data-part=forward]').click()")
+    assert page.errors == []
+
+
+def test_a_mistake_is_found_and_told(page: Browser, results: Results) -> None:
+    number, replay = next((k, r) for k, r in enumerate(results.replays) if not r.right)
+    page.run("document.getElementById('replay').focus()")
+    for _ in range(number):
+        page.press("n", "n")
+    page.click("[data-part=mistake]")
+    step = state(page)["step"]
+    assert replay.steps[step].wrong
+    assert not any(earlier.wrong for earlier in replay.steps[:step])
+    assert "the teacher:" in said(page, "teacher")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_sticks_out_of_the_screen(page: Browser, width: int) -> None:
+    page.resize(width, 800, phone=width < 500)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run("document.querySelector('.abacus svg').getBoundingClientRect().right") <= width
+
+
+def test_it_prints_without_its_controls(page: Browser) -> None:
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.run("getComputedStyle(document.querySelector('.controls')).display") == "none"
+    page.call("Emulation.setEmulatedMedia", media="screen")

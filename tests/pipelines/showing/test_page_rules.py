@@ -1,0 +1,176 @@
+"""The page's rules, teacher and network in a real Chromium against Python's, step by step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from abacus.kernel import SLIDE_OUTCOME, SUBMIT_OUTCOME
+from abacus.rules import Action
+from abacus.tasks import numeral
+from oracle.expert import expert_actions
+from oracle.files import write_text
+from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy_files import load_run
+from pipelines.showing.game import Game, config_for
+from pipelines.showing.page import page
+from tests.pipelines.browser import CHROMIUM, Browser
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
+DRIVER = (Path(__file__).parent / "page_driver.js").read_text()
+EXPRESSIONS = 300
+
+
+@pytest.fixture(scope="module")
+def policy() -> AbacusPolicy:
+    """The published one: its page is the one that people are given."""
+    return load_run()
+
+
+@pytest.fixture(scope="module")
+def browser(policy: AbacusPolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_text(path, page(policy))
+    with Browser(seconds=120) as browser:
+        browser.open(path)
+        browser.run(DRIVER)
+        yield browser
+
+
+def random_expression(rng: np.random.Generator, longest: int) -> str:
+    """Terms of any length up to the longest; the running value stays at 0 or more."""
+    text, value = "", 0
+    for _ in range(rng.integers(1, 5)):
+        operand = _operand(rng, longest)
+        subtract = operand <= value and rng.random() < 0.5
+        value += -operand if subtract else operand
+        text += f"{'-' if subtract else '+' if text else ''}{operand}"
+    return text
+
+
+def _operand(rng: np.random.Generator, longest: int) -> int:
+    length = int(rng.integers(1, longest + 1))
+    kind = rng.random()
+    if kind < 0.15:
+        return int(5**length - 1)  # all fours: carries run through
+    if kind < 0.3:
+        return int(5**length)
+    return int("".join(map(str, rng.integers(0, 10, length))))
+
+
+def expressions(count: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    usual = [random_expression(rng, 8) for _ in range(count - 6)]
+    return [
+        *usual,
+        "0",
+        "0+0-0",
+        "007+3",
+        " 12 + 34 - 5 ",
+        *(random_expression(rng, 90) for _ in "12"),
+    ]
+
+
+class Replay:
+    """A game of Python's that follows the page's actions and checks what it says of each."""
+
+    def __init__(self, expression: str) -> None:
+        self.game = Game(config_for(expression))
+        self.frames = self.game.config.frames
+
+    def check(self, step: list[int]) -> None:
+        batch, frames = self.game.batch, self.frames
+        scalars = batch.scalars[0]
+        assert not self.game.over
+        assert step[:frames] == batch.history[0].tolist()
+        assert step[frames : frames + 2] == [scalars["symbol"], scalars["operation"]]
+        assert step[frames + 2] == sum(1 << k for k in range(8) if self.game.masks[k])
+
+    def do(self, step: list[int]) -> None:
+        self.game.do(Action(step[-1]))
+
+    def check_end(self, told: dict[str, Any]) -> None:
+        assert told["columns"] == self.game.config.columns
+        assert told["last"] == self.game.batch.history[0].tolist()
+        assert told["end"] == self.game.end.name
+        assert told["value"] == str(self.game.value)
+        assert told["truth"] == str(self.game.truth)
+        assert told["numeral"] == numeral(self.game.value, 5)
+
+
+def played(browser: Browser, texts: list[str], player: str) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = browser.run(f"playAll({json.dumps(texts)}, {json.dumps(player)})")
+    assert len(told) == len(texts)
+    return told
+
+
+def test_the_network_plays_in_the_page_as_in_python(browser: Browser, policy: AbacusPolicy) -> None:
+    texts = expressions(EXPRESSIONS, seed=1)
+    rows, masks, actions, shares = [], [], [], []
+    for text, told in zip(texts, played(browser, texts, "network"), strict=True):
+        replay = Replay(text)
+        for step in told["steps"]:
+            replay.check(step)
+            rows.append(replay.game.batch.out.seen[0].copy())
+            masks.append(replay.game.masks.copy())
+            actions.append(step[-1])
+            replay.do(step)
+        replay.check_end(told)
+        shares += told["extra"]
+    assert len(actions) > 20_000
+    with torch.no_grad():
+        log_probs = policy.log_probs(torch.from_numpy(np.array(rows)), np.array(masks))
+    assert log_probs.argmax(dim=1).tolist() == actions
+    taken = log_probs.exp().numpy()[np.arange(len(actions)), actions]
+    assert np.abs(taken - np.array(shares)).max() < 1e-4
+
+
+def test_the_teacher_answers_in_the_page_as_in_python(browser: Browser) -> None:
+    texts = expressions(60, seed=2)
+    for text, told in zip(texts, played(browser, texts, "teacher"), strict=True):
+        replay = Replay(text)
+        for step in told["steps"]:
+            replay.check(step)
+            assert step[-1] == expert_actions(replay.game.batch)[0]
+            replay.do(step)
+        replay.check_end(told)
+        assert replay.game.solved
+
+
+def test_mistakes_are_judged_in_the_page_as_in_python(browser: Browser) -> None:
+    """Any actions, legal or not: rules, outcomes, ends and the teacher's way back."""
+    rng = np.random.default_rng(3)
+    games = [(text, *_stumbling(text, rng)) for text in expressions(150, seed=4)]
+    told_of_all = browser.run(f"replayAll({json.dumps([game[:2] for game in games])})")
+    ends = set()
+    for (text, actions, outcomes), told in zip(games, told_of_all, strict=True):
+        replay = Replay(text)
+        assert [step[-1] for step in told["steps"]] == actions
+        for step in told["steps"]:
+            replay.check(step)
+            replay.do(step)
+        replay.check_end(told)
+        assert told["extra"] == outcomes
+        ends.add(told["end"])
+    assert ends >= {"EXPRESSION", "CAPACITY", "BUDGET"}
+
+
+def _stumbling(text: str, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Actions of one who follows the teacher but for a share of steps; what Python says of them."""
+    game, lost = Game(config_for(text)), rng.choice([0.02, 0.1, 0.3, 1.0])
+    actions: list[int] = []
+    outcomes: list[int] = []
+    while not game.over and len(actions) < 400:
+        action = int(rng.integers(8)) if rng.random() < lost else int(game.hint())
+        game.do(Action(action))
+        judged = game.batch.outcomes[0]
+        actions.append(action)
+        outcomes.append(int(judged[SLIDE_OUTCOME]) + int(judged[SUBMIT_OUTCOME]))
+        outcomes.append(-1 if game.over else int(game.hint()))
+    return actions, outcomes

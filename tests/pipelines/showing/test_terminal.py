@@ -1,0 +1,197 @@
+"""Playing in a terminal, through a terminal: keys, speed, pause, and the terminal given back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+
+from pipelines.job.command_line import run
+from pipelines.play import EXAMPLE, Options, main
+from pipelines.showing.terminal import SPEEDS, Pace, bar, columns_that_fit, key_names
+from tests.pipelines.showing.terminal_session import TerminalSession
+
+RIGHT_ARROW, DOWN_ARROW, UP_ARROW, LEFT_ARROW = "\x1b[C", "\x1b[B", "\x1b[A", "\x1b[D"
+
+
+def play(*arguments: str) -> int:
+    return run(main, Options, "", EXAMPLE, arguments)
+
+
+def test_a_watcher_pauses_steps_and_quits() -> None:
+    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "1") as session:
+        session.wait_for("1 steps a second")
+        session.press(" ")
+        paused = session.wait_for("paused")
+        step = int(re.findall(r"step (\d+)", paused)[-1])
+        for expected in range(step + 1, step + 4):
+            session.press(RIGHT_ARROW)
+            shown = session.wait_for("q quit")
+            assert f"step {expected} " in shown
+            assert "next action and its probability" in shown
+        session.press("q")
+        assert session.wait_for_end() == 1
+        assert "stopped before the end after" in session.raw
+        assert session.modes == session.modes_before
+        assert "\x1b[?1049l" in session.raw
+        assert "\x1b[?25h" in session.raw
+
+
+def test_a_watcher_speeds_up_and_sees_the_truth() -> None:
+    with TerminalSession("pipelines.play", "34+29-8", "--teacher") as session:
+        session.wait_for("4 steps a second")
+        session.press("+")
+        session.wait_for("8 steps a second")
+        session.press("-")
+        session.wait_for("4 steps a second")
+        session.press("+" * 5)
+        end = session.wait_for("back to the shell")
+        assert "55 (210 in base 5), and that is the truth" in end
+        session.press("\r")
+        assert session.wait_for_end() == 0
+        assert session.modes == session.modes_before
+
+
+@pytest.mark.parametrize(("ended_by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_gives_the_terminal_back(ended_by: signal.Signals, status: int) -> None:
+    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
+        session.wait_for("q quit")
+        session.process.send_signal(ended_by)
+        assert session.wait_for_end() == status
+        assert session.modes == session.modes_before
+        assert session.raw.index("\x1b[?1049l") > 0
+        assert "Traceback" not in session.raw
+
+
+def test_it_can_be_put_aside_and_taken_up_again() -> None:
+    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
+        session.wait_for("q quit")
+        session.press(" ")
+        session.wait_for("paused")
+        session.process.send_signal(signal.SIGTSTP)
+        session.wait_for_raw("\x1b[?1049l")
+        os.waitid(os.P_PID, session.process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert session.modes == session.modes_before
+        session.process.send_signal(signal.SIGCONT)
+        session.wait_for("paused")
+        session.resize(90, 30)
+        session.wait_for("paused")
+        session.press("q")
+        assert session.wait_for_end() == 1
+        assert session.modes == session.modes_before
+
+
+def test_a_narrow_and_low_terminal_is_drawn_within_its_lines() -> None:
+    with TerminalSession("pipelines.play", "9" * 60, "--teacher", columns=40, rows=12) as session:
+        session.wait_for("place")
+        session.press("q")
+        session.wait_for_end()
+        frames = session.raw.split("\x1b[H")[1:-1]
+        assert all(frame.count("\r\n") < 12 for frame in frames)
+
+
+def test_a_usual_terminal_shows_the_action_and_the_keys() -> None:
+    with TerminalSession("pipelines.play", "34", "--teacher", columns=80, rows=24) as session:
+        shown = session.wait_for("q quit")
+        assert "next down, 100.00 %" in shown
+        assert "reads +34, its digit 1 of 3" in shown
+        session.press(RIGHT_ARROW)
+        session.wait_for("paused")
+        session.press("q")
+        assert session.wait_for_end() == 1
+
+
+def test_a_person_plays_with_hints() -> None:
+    with TerminalSession("pipelines.play", "1", "--human") as session:
+        session.wait_for("q quit")
+        for keys, answer in [
+            ("h", "The teacher would: down"),
+            (LEFT_ARROW, "Illegal: the finger is on the first column"),
+            (UP_ARROW, "Illegal: the finger is on the top row"),
+            (" ", "Illegal: the gap is where the finger is already"),
+            ("x", "No action is on x"),
+            ("\r", "Done, but wrong: submit"),
+        ]:
+            session.press(keys)
+            session.wait_for(answer)
+        session.press("q")
+        assert session.wait_for_end() == 1
+        assert "but the truth is 1 (1 in base 5)" in session.raw
+
+
+def test_a_person_can_get_it_right() -> None:
+    with TerminalSession("pipelines.play", "1", "--human") as session:
+        session.wait_for("q quit")
+        for keys in (DOWN_ARROW, " ", RIGHT_ARROW, "\r", LEFT_ARROW):
+            session.press(keys)
+            session.wait_for("Done")
+        session.press("\r")
+        session.wait_for("right in 6 steps: the abacus shows 1")
+        session.press("q")
+        assert session.wait_for_end() == 0
+
+
+def test_without_a_terminal_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert play("34+29-8", "--teacher") == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    lines = shown.splitlines()
+    assert lines[1].split() == ["0", "4", "down", "100.00", "%", "0,0", "0", "0", "0"]
+    assert lines[-1] == (
+        "right in 58 steps: the abacus shows 55 (210 in base 5), and that is the truth"
+    )
+
+
+def test_the_published_policy_plays_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert play("1234+567-89") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("right in 111 steps: the abacus shows 1,712 (23322 in base 5)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give decimal numbers joined by + and -, such as '1234+567-89'"),
+        (["two+2"], "give decimal numbers joined by + and -, such as '1234+567-89'"),
+        (["3-5"], "goes below zero at number 2"),
+        (["3", "--human"], "--human needs a terminal"),
+        (["3", "--teacher", "--human"], "exclude one another"),
+        (["3", "--run", "no/such/run"], "no/such/run holds no policy"),
+        (["3", "--teacher", "--base", "11"], "base=11 is not allowed"),
+        (["3", "--teacher", "--speed", "0"], "speed=0.0 is not allowed"),
+    ],
+)
+def test_bad_input_is_said_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert play(*arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert message in said.err
+
+
+def test_keys_have_names() -> None:
+    assert key_names("\x1b[A\x1bOB q\r\x1b\x7f") == [
+        "up", "down", "space", "q", "enter", "escape", "backspace",
+    ]  # fmt: skip
+
+
+def test_speed_stays_within_its_levels() -> None:
+    pace = Pace(3.9)
+    assert pace.seconds == 1 / 4
+    pace.change(-100)
+    assert pace.seconds == 1 / SPEEDS[0]
+    pace.change(100)
+    assert pace.text == "full speed"
+
+
+def test_bars_and_columns_fit() -> None:
+    assert bar(0.0, 4) == "····"
+    assert bar(1.0, 4) == "████"
+    assert bar(0.3, 4) == "█▎··"
+    assert (columns_that_fit(10), columns_that_fit(80), columns_that_fit(999)) == (3, 15, 40)
