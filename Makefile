@@ -2,6 +2,8 @@
 
 VENV ?= .venv
 PYTHON := $(VENV)/bin/python
+# Further options of pip, such as the index of PyTorch's CPU build: see README.md.
+PIP_FLAGS ?=
 # What the environment is made with: the first of these that is a Python 3.11.
 BOOTSTRAP ?= python3.11 python3 python
 STAMP := $(VENV)/.installed-from-lock
@@ -74,5 +76,5 @@ $(STAMP): requirements.lock
 	then echo "Making $(VENV)"; "$$python" -m venv --clear $(VENV) || exit 1; fi
 	@echo "Installing requirements.lock into $(VENV): the first time takes a few minutes"
 	@rm -f $@
-	@$(PYTHON) -m pip install -qq --disable-pip-version-check -r requirements.lock
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check $(PIP_FLAGS) -r requirements.lock
 	@touch $@

@@ -62,44 +62,101 @@ def test_a_package_named_datasets_would_break_imitation(tmp_path: Path) -> None:
     assert "module 'datasets' has no attribute" in done.stderr
 
 
-#: Dependencies point one way, from the jobs to the world.
-MUST_NOT_IMPORT = {
-    "abacus": {"oracle", "pipelines", "tests", "benchmarks"},
-    "oracle": {"pipelines", "tests", "benchmarks"},
-    "pipelines": {"tests", "benchmarks"},
-}
+#: Packages from the lowest to the highest: each may import those above it in this list alone.
+LAYERS = (
+    "abacus.render",
+    "abacus",
+    "oracle.exact",
+    "oracle.demos",
+    "oracle",
+    "pipelines.job",
+    "pipelines.scoring",
+    "pipelines.learning",
+    "pipelines.showing",
+    "pipelines.experiments",
+    "pipelines",
+    "benchmarks",
+    "tests",
+)
+#: These share a layer: the folder's own modules and its packages serve each other.
+TOGETHER = ({"abacus", "abacus.render"}, {"oracle", "oracle.exact", "oracle.demos"})
 
 
-def imported_packages(source: str) -> set[str]:
-    """The top-level names of every import in a source, also inside functions and conditions."""
+def imported_modules(source: str) -> set[str]:
+    """Return the modules that a source imports, also inside functions and conditions."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names.add("." * node.level + (node.module or ""))
-    return {name.partition(".")[0] or name for name in names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
-@pytest.mark.parametrize("package", MUST_NOT_IMPORT)
+def layer_of(module: str) -> str | None:
+    """Return the package of a module by the longest matching name, None for other libraries."""
+    packages = [name for name in LAYERS if f"{module}.".startswith(f"{name}.")]
+    return max(packages, key=len, default=None)
+
+
+def upward_imports(layer: str, source: str) -> set[str]:
+    """Return the modules of higher layers that a source of this layer imports."""
+    same = next((group for group in TOGETHER if layer in group), {layer})
+    return {
+        module
+        for module in imported_modules(source)
+        if (other := layer_of(module)) is not None
+        and other not in same
+        and LAYERS.index(other) > LAYERS.index(layer)
+    }
+
+
+@pytest.mark.parametrize("package", ["abacus", "oracle", "pipelines"])
 def test_dependencies_point_one_way(package: str) -> None:
     for path in sorted((ROOT / package).rglob("*.py")):
-        upward = imported_packages(path.read_text()) & MUST_NOT_IMPORT[package]
-        assert not upward, f"{path.relative_to(ROOT)} imports {', '.join(upward)}"
+        relative = path.relative_to(ROOT)
+        layer = layer_of(".".join(relative.with_suffix("").parts))
+        assert layer is not None
+        upward = upward_imports(layer, path.read_text())
+        assert not upward, f"{relative} imports {', '.join(sorted(upward))}"
+
+
+def test_demonstrations_build_on_the_complete_set_and_not_the_reverse() -> None:
+    for path in sorted((ROOT / "oracle" / "exact").rglob("*.py")):
+        layers = {layer_of(module) for module in imported_modules(path.read_text())}
+        assert "oracle.demos" not in layers, path.name
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("layer", "source"),
     [
-        "import os, pipelines.study",
-        "from pipelines import study",
-        "from pipelines.study import grid",
-        "def late():\n    import pipelines as jobs",
-        "if TYPE_CHECKING:\n    from pipelines.study import Grid",
+        ("oracle", "import os, pipelines.study"),
+        ("abacus", "from pipelines import study"),
+        ("oracle.demos", "from pipelines.study import main"),
+        ("pipelines.scoring", "def late():\n    import pipelines.learning.run as run"),
+        ("pipelines.scoring", "def late():\n    from pipelines.learning import run"),
+        (
+            "pipelines.learning",
+            "if TYPE_CHECKING:\n    import pipelines.experiments.grid",
+        ),
+        ("pipelines.job", "from pipelines import study"),
     ],
 )
-def test_every_kind_of_import_is_seen(source: str) -> None:
-    assert "pipelines" in imported_packages(source)
+def test_every_kind_of_upward_import_is_found(layer: str, source: str) -> None:
+    assert upward_imports(layer, source)
+
+
+@pytest.mark.parametrize(
+    ("layer", "source"),
+    [
+        ("pipelines.learning", "from pipelines.scoring.scores import Evaluator"),
+        ("abacus", "from abacus.render import render_ansi"),
+        ("pipelines", "from pipelines.experiments import grid"),
+        ("oracle", "import numpy"),
+    ],
+)
+def test_downward_imports_are_allowed(layer: str, source: str) -> None:
+    assert not upward_imports(layer, source)
 
 
 IMPORT_AND_REPORT = """
