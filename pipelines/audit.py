@@ -40,7 +40,7 @@ from oracle.exact.observability import (
 )
 from oracle.exact.witness import Witness
 from oracle.expert import expert_actions
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.job.command_line import option, run, shown_path
 
 
@@ -509,7 +509,7 @@ def main(options: Options) -> int:
     }
     print()
     for name, text in pages.items():
-        write_text(options.output / name, text)
+        atomic_write_text(options.output / name, text)
         print(f"written  {shown_path(options.output / name)}")
     return 0
 

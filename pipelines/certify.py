@@ -21,7 +21,7 @@ from tqdm import tqdm
 from oracle.algorithm import Variant
 from oracle.exact.certificate import Certificate, Counterexample, certify
 from oracle.exact.complete_set import complete_set
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, run, shown_path
 from pipelines.learning.named_policies import NamedPolicy, find_policy
 
@@ -70,7 +70,7 @@ def main(options: Options) -> int:
     certificate = certified(policy, options.variant, options.counterexamples)
     print("\n".join(lines(policy.name, certificate)))
     if options.json:
-        write_text(options.json, certificate.to_json() + "\n")
+        atomic_write_text(options.json, certificate.to_json() + "\n")
         print(f"written       {shown_path(options.json)}")
     return EXACT if certificate.exact else NOT_EXACT
 

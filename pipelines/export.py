@@ -12,9 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,8 +31,8 @@ from abacus.observation import observation_space
 from abacus.rules import AbacusConfig
 from oracle.demos import Demonstrations
 from oracle.demos.recipe import Recipe
-from oracle.demos.shards import publish
 from oracle.demos.statistics import random_return
+from oracle.files import atomic_path
 from pipelines.job.command_line import argument, option, run, shown_path
 
 
@@ -53,16 +51,11 @@ def export_d4rl(demonstrations: Demonstrations, path: Path) -> None:
 
     `actions` are those taken, which rewards and next observations follow from.
     """
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        with h5py.File(str(unfinished), "w") as file:
-            _write_columns(file, demonstrations)
-            _write_observations(file, demonstrations)
-            for name, value in _metadata(demonstrations).items():
-                file[f"metadata/{name}"] = value
-        publish(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with atomic_path(path) as temporary, h5py.File(str(temporary), "w") as file:
+        _write_columns(file, demonstrations)
+        _write_observations(file, demonstrations)
+        for name, value in _metadata(demonstrations).items():
+            file[f"metadata/{name}"] = value
 
 
 def _write_columns(file: h5py.File, demonstrations: Demonstrations) -> None:
@@ -134,13 +127,8 @@ def export_imitation(demonstrations: Demonstrations, path: Path) -> None:
 
     Actions are the teacher's, since the readers of such a folder clone.
     """
-    unfinished = path.with_name(path.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        serialize.save(unfinished, flat_trajectories(demonstrations))
-        unfinished.rename(path)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with atomic_path(path) as temporary:
+        serialize.save(temporary, flat_trajectories(demonstrations))
 
 
 _ROOT = "MINARI_DATASETS_PATH"
@@ -158,12 +146,11 @@ def minari_root() -> Path:
 def export_minari(demonstrations: Demonstrations, dataset_id: str, root: Path) -> Path:
     """Makes the dataset under the root; it is there once it is complete. Returns its folder."""
     target = root / dataset_id
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=".unfinished-") as folder:
-        with _minari_in(Path(folder)):
+    with atomic_path(target) as temporary:
+        with _minari_in(temporary.parent):
             _create(demonstrations, dataset_id)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(Path(folder) / dataset_id, target)
+        # The id may have a namespace: Minari has made a folder for it.
+        (temporary.parent / dataset_id).replace(temporary)
     return target
 
 

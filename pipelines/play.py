@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abacus.rules import AbacusConfig
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, run, shown_path
 from pipelines.showing.films import Exports, export
 from pipelines.showing.game import (
@@ -116,7 +116,7 @@ def _write_page(options: Options, path: Path) -> None:
         raise IsADirectoryError(21, "Is a directory: give a file's name", str(path))
     checked_expression(options.expression)
     player = network_player(options.run, options.trust)
-    write_text(path, page(player.policy, options.expression, exactness(player.policy)))
+    atomic_write_text(path, page(player.policy, options.expression, exactness(player.policy)))
     print(f"wrote {shown_path(path)}")
 
 

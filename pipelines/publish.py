@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oracle.exact.certificate import certify
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, run, shown_path
 from pipelines.learning.policy_files import (
     PUBLISHED_POLICY,
@@ -46,7 +46,7 @@ def main(options: Options) -> int:
         )
     folder = options.into or PUBLISHED_POLICY
     save_policy(policy, folder, description["about"])
-    write_text(folder / "certificate.json", certificate.to_json() + "\n")
+    atomic_write_text(folder / "certificate.json", certificate.to_json() + "\n")
     print(
         f"written: {shown_path(folder)}, wrong on {certificate.disagreements:,} of "
         f"{certificate.observations:,} observations"

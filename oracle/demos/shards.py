@@ -15,11 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 import numpy as np
 
@@ -30,11 +29,7 @@ from oracle.demos.recipe import Recipe, episode_seeds, facts, origin
 from oracle.demos.recorder import Recorder
 from oracle.demos.schema import DemonstrationsError
 from oracle.demos.writer import DEFAULT_COMPRESSION, FileWriter
-
-try:
-    import fcntl
-except ImportError:  # not on Windows, where nobody is kept from recording twice at a time
-    fcntl = None  # type: ignore[assignment]
+from oracle.files import lock, publish
 
 _SUFFIX = ".shards"
 _UNFINISHED = ".unfinished"
@@ -51,20 +46,15 @@ class ShardFolder:
         self.result = self.path / f"result{_UNFINISHED}"
         self._recipe = recipe
         self._episodes = episodes_per_shard
-        self._lock: BinaryIO | None = None
+        self._held = ExitStack()
 
     def __enter__(self) -> ShardFolder:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("wb")
-        if fcntl is not None:
-            try:
-                # The system lets go of it however the process ends.
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._lock.close()
-                raise ValueError(
-                    f"{self.path} is in use: another process records the same file"
-                ) from None
+        try:
+            self._held.enter_context(lock(self.path / "lock", timeout=0))
+        except TimeoutError:
+            raise ValueError(
+                f"{self.path} is in use: another process records the same file"
+            ) from None
         self._remove_unfinished()
         return self
 
@@ -75,11 +65,10 @@ class ShardFolder:
         trace: TracebackType | None,
     ) -> None:
         """Keeps finished shards after an error, and nothing else."""
-        self._remove_unfinished()
-        if kind is None or not any(self.path.glob("*.h5")):
-            shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock is not None:
-            self._lock.close()
+        with self._held:
+            self._remove_unfinished()
+            if kind is None or not any(self.path.glob("*.h5")):
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def _remove_unfinished(self) -> None:
         for path in self.path.glob(f"*{_UNFINISHED}"):
@@ -112,16 +101,6 @@ class ShardFolder:
             writer.append(recording)
             writer.finish(origin(self._recipe, []))
         publish(unfinished, path)
-
-
-def publish(unfinished: Path, path: Path) -> None:
-    """Gives a file that is on disk its name, and sees the name to disk."""
-    unfinished.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 #: A third of a second of work, which is what a kill can lose.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import zlib
 from collections import deque
@@ -44,15 +43,13 @@ _LINES = re.compile(rb"([a-z0-9-]+) ([0-9]{1,9})\nsha256 ([0-9a-f]{64})\n\n*")
 
 
 def write_seal(path: Path) -> None:
-    """Seals a finished file, and waits until the disk has it."""
+    """Seal a finished file."""
     with path.open("r+b") as file:
         file.seek(BLOCK)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         text = f"{FORMAT_NAME} {FORMAT_VERSION}\nsha256 {digest}\n".encode()
         file.seek(0)
         file.write(text.ljust(BLOCK, b"\n"))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 class SealedFile(AbstractContextManager[BufferedReader]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import tempfile
 import zipfile
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +34,7 @@ from abacus.observation import (
 from abacus.rules import ENCODING_PERIOD, Action
 from oracle.algorithm import Variant, check_variant
 from oracle.exact.exploration import OPERATION, SYMBOL, Exploration, explore
+from oracle.files import atomic_write
 
 FORMAT_VERSION = 1
 #: Columns beyond the frames at which the exploration of an abacus has found all observations.
@@ -329,12 +329,9 @@ def _read(path: Path, base: int, frames: int, variant: Variant) -> ObservationSe
 
 
 def _write(path: Path, observations: ObservationSet) -> None:
-    """Writes beside the target and renames: a reader never sees half a file."""
     arrays = {name: getattr(observations, name) for name in _ARRAYS}
+    digest = np.array(observations.digest)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            np.savez(file, digest=np.array(observations.digest), **arrays)
-        Path(file.name).replace(path)
+        atomic_write(path, lambda file: np.savez(file, digest=digest, **arrays))
     except OSError as error:
         print(f"the set of observations is not cached: {error}", file=sys.stderr)

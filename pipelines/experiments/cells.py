@@ -22,7 +22,7 @@ import torch
 from abacus.batch import AbacusBatch
 from abacus.rules import AbacusConfig
 from oracle.exact.certificate import certify
-from oracle.files import locked
+from oracle.files import lock
 from pipelines.experiments.records import Arm, Cell, CurvePoint, Record, Score
 from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.dagger import run_dagger
@@ -193,7 +193,7 @@ def _cloning(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
 
 def _ppo(cell: Cell, settings: Settings, work: WorkFolder) -> Trained:
     # A worker that a cluster took for dead may still be at it: then this one waits, and goes on.
-    with locked(work.lock(cell)):
+    with lock(work.lock(cell)):
         return _ppo_in(work.run(cell), cell, settings, work)
 
 

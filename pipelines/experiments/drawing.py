@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from abacus.reward import LEVELS
-from oracle.files import write_whole
+from oracle.files import atomic_write
 from pipelines.experiments.records import Kind
 from pipelines.scoring.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, YELLOW
 
@@ -119,14 +119,14 @@ def drawn(
         files = folder / f"{key}{SCREEN}", folder / f"{key}{PRINT}"
         # Without a date, and without the version of what wrote it.
         bare: Any = {"Software": None}
-        write_whole(
+        atomic_write(
             files[0],
             lambda file: figure.savefig(file, format="png", dpi=SCREEN_DPI, metadata=bare),
         )
         # Laid out once, the same on both.
         figure.set_layout_engine("none")
         undated: Any = {"CreationDate": None, "Creator": None, "Producer": None}
-        write_whole(files[1], lambda file: figure.savefig(file, format="pdf", metadata=undated))
+        atomic_write(files[1], lambda file: figure.savefig(file, format="pdf", metadata=undated))
     return Picture(key, title, alt, files)
 
 

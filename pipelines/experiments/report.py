@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.experiments.drawing import SCREEN, Picture
 from pipelines.experiments.figures import draw_figures
 from pipelines.experiments.records import (
@@ -53,9 +53,9 @@ def write_report(records: Sequence[Record], folder: Path, command: str) -> list[
     """
     records = checked(records)
     pictures = draw_figures(records, folder)
-    write_text(folder / TABLES_FILE, markdown(records, pictures, command))
+    atomic_write_text(folder / TABLES_FILE, markdown(records, pictures, command))
     numbers = json.dumps(summary(records, command), indent=1, allow_nan=False)
-    write_text(folder / SUMMARY_FILE, numbers + "\n")
+    atomic_write_text(folder / SUMMARY_FILE, numbers + "\n")
     drawn = [path for picture in pictures for path in picture.files]
     return [folder / TABLES_FILE, folder / SUMMARY_FILE, *drawn]
 

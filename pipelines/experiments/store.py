@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, BinaryIO
 
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.experiments.records import Cell, Record
 from pipelines.job.command_line import shown_path
 
@@ -232,13 +232,13 @@ class Running:
         """A cell was started."""
         with self._lock:
             self._since[cell.key] = time.time()
-            write_text(self._path, json.dumps(self._since))
+            atomic_write_text(self._path, json.dumps(self._since))
 
     def remove(self, cell: Cell) -> None:
         """A cell is through."""
         with self._lock:
             self._since.pop(cell.key, None)
-            write_text(self._path, json.dumps(self._since))
+            atomic_write_text(self._path, json.dumps(self._since))
 
     def read(self) -> dict[str, float]:
         """Keys of the cells and the times at which they were started."""

@@ -11,20 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from abacus.hash_index import EMPTY, empty_slots, find_slot
 from abacus.kernel import ACTIONS, compiled
 from abacus.observation import frame_pixels
 from abacus.rules import Action
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.shards import FOLDER, record
-from oracle.files import locked
+from oracle.files import lock
 from pipelines.job.command_line import shown_path
 from pipelines.learning.settings import Settings
 
 # numba types the compiled functions from the arguments that they meet.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-
-
-_EMPTY = -1
 
 
 @dataclass(frozen=True)
@@ -49,33 +47,27 @@ def group_transitions(
         first = np.zeros(capacity, np.int64)
         answers = np.zeros((capacity, ACTIONS), np.int64)
         legal = np.zeros(capacity, np.uint8)
-        slots = np.full(2 * capacity, _EMPTY, np.int32)
-        count = _group(histories, symbols, operations, actions, masks, slots, first, answers, legal)
+        codes = np.zeros((capacity + 1, histories.shape[1] + 2), np.int32)
+        index = empty_slots(capacity), codes
+        count = _group(histories, symbols, operations, actions, masks, index, first, answers, legal)
         if count >= 0:
             return Groups(first[:count], answers[:count], legal[:count])
         capacity *= 4
 
 
 @compiled
-def _group(histories, symbols, operations, actions, masks, slots, first, answers, legal):
-    """How many groups there are, or -1 if there is no room for them."""
+def _group(histories, symbols, operations, actions, masks, index, first, answers, legal):
+    """Return the number of groups, or -1 if there is no room for them."""
+    slots, codes = index
+    frames = histories.shape[1]
     count = 0
-    last = np.uint64(len(slots) - 1)
     for row in range(len(symbols)):
-        key = np.uint64(symbols[row]) * np.uint64(2) + np.uint64(operations[row])
-        for k in range(histories.shape[1]):
-            key = (key + np.uint64(histories[row, k])) * np.uint64(0x9E3779B97F4A7C15)
-            key ^= key >> np.uint64(32)
-        slot = key & last
-        while slots[slot] != _EMPTY:
-            other = first[slots[slot]]
-            same = symbols[row] == symbols[other] and operations[row] == operations[other]
-            for k in range(histories.shape[1]):
-                same = same and histories[row, k] == histories[other, k]
-            if same:
-                break
-            slot = (slot + np.uint64(1)) & last
-        if slots[slot] == _EMPTY:
+        codes[count, 0] = symbols[row]
+        codes[count, 1] = operations[row]
+        for k in range(frames):
+            codes[count, 2 + k] = histories[row, k]
+        slot = find_slot(slots, codes, count)
+        if slots[slot] == EMPTY:
             if count == len(first):
                 return -1
             slots[slot] = count
@@ -225,7 +217,7 @@ def recorded_file(settings: Settings, say: Say) -> Path:
     path = FOLDER / recipe.file_name
     # Several runs may want it at the same time: the first records it, the others wait.
     if not path.is_file():
-        with locked(path.with_name(f".{path.name}.lock")):
+        with lock(path.with_name(f".{path.name}.lock")):
             if not path.is_file():
                 say(f"recording {recipe.operations:,} operations into {path}")
                 record(recipe, path)

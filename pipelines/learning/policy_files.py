@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from oracle.files import write_text, write_whole
+from oracle.files import atomic_write, atomic_write_text
 from pipelines.learning.networks import NETWORK_NAMES
 from pipelines.learning.policy import AbacusPolicy, new_policy
 
@@ -49,8 +49,8 @@ def save_policy(policy: AbacusPolicy, folder: Path, about: dict[str, Any] | None
         "frames": policy.layout.frames,
         "about": about or {},
     }
-    write_whole(folder / WEIGHTS_FILE, lambda file: file.write(save_tensors(weights)))
-    write_text(folder / DESCRIPTION_FILE, json.dumps(description, indent=2) + "\n")
+    atomic_write(folder / WEIGHTS_FILE, lambda file: file.write(save_tensors(weights)))
+    atomic_write_text(folder / DESCRIPTION_FILE, json.dumps(description, indent=2) + "\n")
     return folder
 
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from abacus.sb3 import AbacusVecEnv
 from oracle.exact.certificate import Certificate, certify
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.learning.cloning import Cloning, EpochScore
 from pipelines.learning.cloning_data import CloningSet, cloning_sets
 from pipelines.learning.policy import AbacusPolicy
@@ -372,7 +372,7 @@ def certify_best(folder: Path, settings: Settings, outcome: Outcome) -> Certific
         return None
     policy = load_policy(folder / "best")
     certificate = certify(policy, observations_of(settings.world()))
-    write_text(folder / "certificate.json", certificate.to_json() + "\n")
+    atomic_write_text(folder / "certificate.json", certificate.to_json() + "\n")
     about = {
         "step": outcome.best.step,
         "evaluation": outcome.best.to_dict(),
@@ -445,7 +445,7 @@ def write_report(
         f"Seconds: {', '.join(f'{name} {value:.0f}' for name, value in outcome.seconds.items())}.",
         "",
     ]
-    write_text(folder / "report.md", "\n".join(lines))
+    atomic_write_text(folder / "report.md", "\n".join(lines))
     summary = {
         "settings": json.loads(settings.to_json()),
         "clone": None if outcome.clone is None else outcome.clone.to_dict(),
@@ -456,7 +456,7 @@ def write_report(
         "longest_training_run": outcome.longest_training_run,
         "seconds": outcome.seconds,
     }
-    write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+    atomic_write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
 def _verdict(settings: Settings, outcome: Outcome, certificate: Certificate | None) -> list[str]:

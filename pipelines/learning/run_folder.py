@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
-from oracle.files import write_text, write_whole
+from oracle.files import atomic_write, atomic_write_text
 from pipelines.job.command_line import shown_path
 from pipelines.learning.settings import Settings
 
@@ -50,8 +50,8 @@ class RunFolder:
             hint = f"--resume {shown_path(path)}, or " if what == "a run" else ""
             raise ValueError(f"{shown_path(path)} holds {what}: give {hint}another --run-folder")
         path.mkdir(parents=True, exist_ok=True)
-        write_text(path / COMMAND, shlex.join(command) + "\n")
-        write_text(path / CONFIG, settings.to_json())
+        atomic_write_text(path / COMMAND, shlex.join(command) + "\n")
+        atomic_write_text(path / CONFIG, settings.to_json())
         return cls(path, settings)
 
     @classmethod
@@ -74,7 +74,7 @@ class RunFolder:
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replaces the checkpoint, at once or not at all."""
-        write_whole(self.path / CHECKPOINT, lambda file: torch.save(state, file))
+        atomic_write(self.path / CHECKPOINT, lambda file: torch.save(state, file))
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """The last checkpoint; None if there is none yet. Runs no code of the file."""
@@ -142,7 +142,7 @@ class CsvLog(KVWriter):
         writer = csv.DictWriter(text, self.columns)
         writer.writeheader()
         writer.writerows(self.rows)
-        write_text(self.path, text.getvalue())
+        atomic_write_text(self.path, text.getvalue())
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from abacus.render import scene as render_scene
 from abacus.render.scene import mixed
 from abacus.rules import ENCODING_PERIOD
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.scoring import paper as published
 from pipelines.scoring.figures import Picture, pictures_of
 from pipelines.scoring.protocol import ACTION_WORDS, Results
@@ -172,7 +172,7 @@ class Report:
             JSON_FILE: json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n",
         }
         for name, content in contents.items():
-            write_text(folder / name, content)
+            atomic_write_text(folder / name, content)
         return [folder / name for name in contents]
 
     def to_dict(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from abacus.render.scene import (
 )
 from abacus.rules import Action
 from abacus.tasks import numeral
-from oracle.files import write_text, write_whole
+from oracle.files import atomic_write, atomic_write_text
 from pipelines.showing.game import Game, Moment, Player, action_words, percent, verdict, watch
 
 _ACROSS = 4
@@ -162,7 +162,7 @@ def write_gif(path: Path, frames: Iterable[Pixels], steps_a_second: float) -> No
             optimize=True, disposal=1,
         )  # fmt: skip
 
-    write_whole(path, write)
+    atomic_write(path, write)
 
 
 def _with_one_palette(frames: Iterable[Pixels]) -> Iterator[Image.Image]:
@@ -208,7 +208,7 @@ def write_mp4(path: Path, frames: Iterable[Pixels], steps_a_second: float) -> No
     with tempfile.TemporaryDirectory() as folder:
         film = Path(folder) / "film.mp4"
         _encode(encoder, film, iter(frames), steps_a_second)
-        write_whole(path, lambda file: file.write(film.read_bytes()))
+        atomic_write(path, lambda file: file.write(film.read_bytes()))
 
 
 def _encode(encoder: str, film: Path, frames: Iterator[Pixels], rate: float) -> None:
@@ -321,10 +321,10 @@ def export(new_game: Callable[[], Game], player: Player, exports: Exports) -> Ga
     if exports.trace:
         game = new_game()
         moments = _with_bar(watch(game, player), exports.trace)
-        write_whole(exports.trace, lambda file: write_trace(file, game, player.name, moments))
+        atomic_write(exports.trace, lambda file: write_trace(file, game, player.name, moments))
     if exports.svg:
         game = new_game()
-        write_text(exports.svg, _one_frame(game, player, exports))
+        atomic_write_text(exports.svg, _one_frame(game, player, exports))
     for path, write in ((exports.gif, write_gif), (exports.mp4, write_mp4)):
         if path is not None:
             game = new_game()

@@ -258,7 +258,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_checkpoint(
         raise OSError(28, "No space left on device", "checkpoint.pt")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.learning.run_folder.write_whole", full)
+        patch.setattr("pipelines.learning.run_folder.atomic_write", full)
         assert job("--run-folder", tmp_path / "run") == EXIT_MISTAKE
     assert "No space left on device (checkpoint.pt)" in one_line(capsys)
     assert job("--resume", tmp_path / "run", alone=True) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from abacus.rules import Action
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.job.command_line import run
 from pipelines.learning.policy import new_policy
 from pipelines.learning.policy_files import save_policy
@@ -37,7 +37,7 @@ def shared() -> Iterator[Browser]:
 def browser(shared: Browser, tmp_path: Path) -> Browser:
     """A fresh page of an untrained network, before anything is computed."""
     path = tmp_path / "page.html"
-    write_text(path, page(new_policy("compact", 5, 3), EXPRESSION))
+    atomic_write_text(path, page(new_policy("compact", 5, 3), EXPRESSION))
     shared.errors.clear()
     shared.requests.clear()
     shared.resize(1100, 900)

@@ -15,7 +15,7 @@ from abacus.kernel import SLIDE_OUTCOME, SUBMIT_OUTCOME
 from abacus.rules import Action
 from abacus.tasks import numeral
 from oracle.expert import expert_actions
-from oracle.files import write_text
+from oracle.files import atomic_write_text
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_run
 from pipelines.showing.game import Game, config_for
@@ -36,7 +36,7 @@ def policy() -> AbacusPolicy:
 @pytest.fixture(scope="module")
 def browser(policy: AbacusPolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     path = tmp_path_factory.mktemp("page") / "page.html"
-    write_text(path, page(policy))
+    atomic_write_text(path, page(policy))
     with Browser(seconds=120) as browser:
         browser.open(path)
         browser.run(DRIVER)
