@@ -1,8 +1,8 @@
-"""The command line of a job is a frozen dataclass: fields are flags, defaults and help beside them.
+"""Build the command line of a job from a frozen dataclass, whose fields are the flags.
 
     @dataclass(frozen=True)
     class Options:
-        seed: int = option(0, "seed of everything random")
+        seed: int = option(0, "random seed")
         file: Path = argument("the file to read")
 
     def main(options: Options) -> int: ...
@@ -10,8 +10,7 @@
     if __name__ == "__main__":
         sys.exit(run(main, Options, __doc__, example="python -m pipelines.job data.h5 --seed 1"))
 
-A mistake of the user's (ValueError, OSError) ends in one line that says what to do, never in a
-traceback.
+A user's mistake (ValueError, OSError) ends in one line that says what to do, not in a traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -30,31 +29,39 @@ T = TypeVar("T")
 
 EXIT_MISTAKE = 2
 EXIT_INTERRUPTED = 130
-_HELP = "help"
-_POSITIONAL = "positional"
+_HELP, _POSITIONAL, _GROUP = "help", "positional", "group"
 
 
 def option(default: Any, help: str) -> Any:  # noqa: A002 - argparse's own word
-    """A flag with its default and its help."""
+    """Declare a flag with its default and its help."""
     return dataclasses.field(default=default, metadata={_HELP: help})
 
 
 def argument(help: str, default: Any = dataclasses.MISSING) -> Any:  # noqa: A002
-    """A positional argument, optional if it has a default."""
+    """Declare a positional argument, optional if it has a default."""
     metadata = {_HELP: help, _POSITIONAL: True}
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def option_group(flags: Mapping[str, tuple[Any, str]]) -> Any:
+    """Declare a field that holds the given ones of several flags, by name.
+
+    Args:
+        flags: the type and the help of each flag.
+    """
+    return dataclasses.field(default_factory=dict, metadata={_GROUP: flags})
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> typing.NoReturn:
-        """One line, without the usage that would push it out of sight."""
+        """Print the error alone: the usage would push it out of sight."""
         self.exit(EXIT_MISTAKE, f"{self.prog}: {message} (--help shows the options)\n")
 
 
 def parser_for(options: type[Any], description: str, example: str) -> argparse.ArgumentParser:
-    """The parser of a job's options."""
+    """Return the parser of a job's options."""
     parser = _Parser(
         prog=example.split(" -m ")[-1].split()[0] if " -m " in example else None,
         description=description.strip(),
@@ -64,60 +71,69 @@ def parser_for(options: type[Any], description: str, example: str) -> argparse.A
     )
     hints = typing.get_type_hints(options)
     for field in dataclasses.fields(options):
-        if field.init and _HELP in field.metadata:
-            _add(parser, field, hints[field.name])
+        for name, (hint, text) in field.metadata.get(_GROUP, {}).items():
+            _add(parser, name, hint, text, default=argparse.SUPPRESS)
+        if _HELP in field.metadata:
+            text, default = field.metadata[_HELP], field.default
+            if default not in (dataclasses.MISSING, None, "", ()) and default is not False:
+                text += f" (default: {_joined(default)})"
+            positional = bool(field.metadata.get(_POSITIONAL))
+            _add(parser, field.name, hints[field.name], text, default, positional=positional)
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
-    required = field.default is dataclasses.MISSING
-    text = field.metadata[_HELP].replace("%", "%%")
-    if not required and field.default not in (None, "", ()) and field.default is not False:
-        text += f" (default: {_shown(field.default)})"
-    kind, choices, many = _kind(hint)
-    settings: dict[str, Any] = {"help": text, "default": field.default}
+def _add(
+    parser: argparse.ArgumentParser,
+    name: str,
+    hint: Any,
+    text: str,
+    default: Any,
+    *,
+    positional: bool = False,
+) -> None:
+    required = default is dataclasses.MISSING
+    kind, choices, several = _kind(hint)
+    keywords: dict[str, Any] = {"help": text.replace("%", "%%")}
+    if not required:
+        keywords["default"] = default
     if kind is not bool:
-        settings |= {"type": kind, "choices": choices}
-        if many:
-            settings["nargs"] = "+"
-    if field.metadata.get(_POSITIONAL):
-        nargs = {} if required else {"nargs": "*" if many else "?"}
-        settings.pop("default") if required else None
-        parser.add_argument(field.name, **(settings | nargs))
+        keywords |= {"type": kind, "choices": choices}
+        if several:
+            keywords["nargs"] = "+"
+    if positional:
+        if not required:
+            keywords["nargs"] = "*" if several else "?"
+        parser.add_argument(name, **keywords)
         return
-    flag = "--" + field.name.replace("_", "-")
+    flag = "--" + name.replace("_", "-")
     if kind is bool:
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **keywords)
         return
-    settings["metavar"] = None if choices else getattr(kind, "__name__", "value").upper()
-    parser.add_argument(flag, required=required, **settings)
+    keywords["metavar"] = None if choices else getattr(kind, "__name__", "value").upper()
+    parser.add_argument(flag, required=required, **keywords)
 
 
 def _kind(hint: Any) -> tuple[Callable[[str], Any], list[Any] | None, bool]:
-    """(converter, choices, whether several are taken) of a type hint."""
+    """Return the converter and the choices of a type hint, and whether it takes several values."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         inner = [arg for arg in args if arg is not type(None)]
-        if len(inner) == 1:
-            return _kind(inner[0])
-        return str, None, False
+        return _kind(inner[0]) if len(inner) == 1 else (str, None, False)
     if origin is Literal:
         return type(args[0]), list(args), False
     if origin is tuple:
         kind, choices, _ = _kind(args[0])
         return kind, choices, True
-    if hint is int:
-        return _integer, None, False
-    return hint, None, False
+    return _integer if hint is int else hint, None, False
 
 
 def _integer(text: str) -> int:
-    """An integer; `1_000_000` and `1e6` too, as people write numbers of steps."""
+    """Read an integer, also as `1_000_000` or `1e6`, as people write numbers of steps."""
     try:
         return int(text)
     except ValueError:
         value = float(text)
-        if value != int(value):
+        if not value.is_integer():
             raise
         return int(value)
 
@@ -125,14 +141,21 @@ def _integer(text: str) -> int:
 _integer.__name__ = "int"
 
 
-def _shown(value: Any) -> str:
+def _joined(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def parse(options: type[T], description: str, example: str, argv: Sequence[str] | None = None) -> T:
-    """The options that the command line gives."""
-    values = vars(parser_for(options, description, example).parse_args(argv))
-    return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    """Return the options that the command line gives."""
+    given = vars(parser_for(options, description, example).parse_args(argv))
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
+    for field in dataclasses.fields(options):  # type: ignore[arg-type]
+        group = field.metadata.get(_GROUP)
+        if group is not None:
+            values[field.name] = {name: values.pop(name) for name in group if name in values}
+    return options(**values)
 
 
 def run(
@@ -142,7 +165,7 @@ def run(
     example: str,
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Runs a job; returns the exit status. The user's mistakes become one line."""
+    """Run a job and return its exit status; a user's mistake is printed as one line."""
     name = parser_for(options, description or "", example).prog
     try:
         return main(parse(options, description or "", example, argv)) or 0
@@ -150,7 +173,7 @@ def run(
         print(f"{name}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output left, as `head` does: nothing to say, and nowhere to say it.
+        # The reader of the output has closed it, as `head` does; there is nowhere to print to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_MISTAKE
     except (ValueError, OSError) as error:
@@ -165,8 +188,8 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def shown_path(path: Path) -> str:
-    """A path as one would type it from here."""
+def relative_path(path: Path) -> str:
+    """Return a path relative to the working directory where it lies below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:
