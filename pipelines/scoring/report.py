@@ -6,17 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from abacus.render import scene as render_scene
-from abacus.render.scene import mixed
-from abacus.rules import ENCODING_PERIOD
 from oracle.files import atomic_write_text
+from pipelines.job.pages import read_asset, render_page
 from pipelines.scoring import paper as published
 from pipelines.scoring.figures import Picture, pictures_of
-from pipelines.scoring.protocol import ACTION_WORDS, Results
+from pipelines.scoring.protocol import Results
 from pipelines.scoring.scores import ErrorRate, Runs, Score
 from pipelines.scoring.tables import Table, percent, tables_of
 
@@ -135,10 +132,6 @@ SECTIONS = (
     ("curves", "Learning curves", ("curves",), ("curves",)),
 )
 MOST_EXAMPLES = 8
-#: The look of the replays is that of the other pictures.
-_MEASURES = ("CELL", "ROW", "POST", "BEAM", "SILL", "PANEL_EDGE", "FLAG", "LABELS")
-_WOOD = ("WOOD", "WOOD_LIGHT", "WOOD_DARK", "INLAY", "PANEL", "PANEL_LIT", "ROD", "BEAD")
-_LOOK = (*_MEASURES, *_WOOD, "WINDOW", "FINGER", "SIGNPOST", "INK", "FAINT")
 
 
 class ErrorExample(Protocol):
@@ -216,7 +209,8 @@ class Report:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             # Without an icon of its own, a browser would ask for one.
             '<link rel="icon" href="data:,">\n'
-            f"<title>{escape(title)}</title>\n<style>\n{_page_file('report.css')}</style>\n</head>\n"
+            f"<title>{escape(title)}</title>\n{render_page('drawing.html')}\n"
+            f"<style>\n{read_asset('report.css')}</style>\n</head>\n"
             f"<body>\n{body}\n</body>\n</html>\n"
         )
 
@@ -259,17 +253,10 @@ class Report:
     def _replay(self) -> Iterator[str]:
         if not self.results.replays:
             return
-        data = {
-            "look": page_look(),
-            "actions": ACTION_WORDS,
-            "replays": [replay.to_dict() for replay in self.results.replays],
-        }
-        # A "</" in the data would end the script.
-        written = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+        replays = [replay.to_dict() for replay in self.results.replays]
         yield '<section id="replays"><h2>Replays</h2>'
-        yield _page_file("replay.html")
-        yield f'<script type="application/json" id="replay-data">{written}</script>'
-        yield f"<script>\n{_page_file('replay.js')}</script></section>"
+        yield render_page("replay.html", replays=replays)
+        yield "</section>"
 
     def _settings(self) -> Iterator[str]:
         yield '<section id="configuration"><h2>Configuration</h2><dl class="settings">'
@@ -280,21 +267,6 @@ class Report:
     def _configuration(self) -> list[tuple[str, Any]]:
         named = [(f"policy {name}", value) for name, value in self.policy.items()]
         return [*named, *self.settings.items()]
-
-
-def page_look() -> dict[str, Any]:
-    """Colours and measures of the abacus, as the pictures have them."""
-    look: dict[str, Any] = {name: getattr(render_scene, name) for name in _LOOK}
-    return look | {
-        "BEAD_DARK": mixed(render_scene.BEAD, "#000000", 0.28),
-        "BEAD_LIGHT": mixed(render_scene.BEAD, "#ffffff", 0.5),
-        "SIGNPOST_DARK": mixed(render_scene.SIGNPOST, "#000000", 0.35),
-        "ENCODING_PERIOD": ENCODING_PERIOD,
-    }
-
-
-def _page_file(name: str) -> str:
-    return (files("pipelines.evaluation") / "page" / name).read_text(encoding="utf-8")
 
 
 def _score(score: Score) -> dict[str, Any]:

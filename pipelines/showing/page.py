@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import base64
-import html
-import json
 import re
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from abacus.tasks import EXAMPLE
 from oracle.exact.certificate import certify
-from pipelines.showing.game import config_for
+from pipelines.job.pages import render_page
+from pipelines.showing.game import USUAL_COLUMNS, config_for
 
 if TYPE_CHECKING:
     from pipelines.learning.policy import AbacusPolicy
 
-#: In the order in which they build on one another.
-SCRIPTS = (
-    "rules.js",
-    "expression.js",
-    "network.js",
-    "teacher.js",
-    "game.js",
-    "drawing.js",
-    "panels.js",
-    "app.js",
-)
 FIRST_EXPRESSION = "1234+567-89"
-#: As in expression.js.
 MOST_DIGITS, MOST_CHARACTERS = 1000, 4000
 #: Beyond these the set of all situations takes minutes to find.
 _LARGEST_CERTIFIED_BASE, _MOST_CERTIFIED_FRAMES = 5, 3
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(policy: AbacusPolicy, expression: str = "", about: str = "") -> str:
     """The page as HTML; it starts with the expression."""
-    contents = {
-        "style": _file("page.css"),
-        "script": "\n".join(_file(name) for name in SCRIPTS),
-        "expression": html.escape(checked_expression(expression)),
-        # `</script>` in a text would end the element that holds it.
-        "policy": json.dumps(page_policy(policy, about)).replace("</", "<\\/"),
-    }
-    return _PLACE.sub(lambda place: contents[place[1]], _file("page.html"))
+    return render_page(
+        "play.html",
+        constants={
+            "EXAMPLE": FIRST_EXPRESSION,
+            "MOST_DIGITS": MOST_DIGITS,
+            "MOST_CHARACTERS": MOST_CHARACTERS,
+            "USUAL_COLUMNS": USUAL_COLUMNS,
+        },
+        expression=checked_expression(expression),
+        policy=page_policy(policy, about),
+    )
 
 
 def checked_expression(expression: str) -> str:
@@ -103,7 +91,3 @@ def page_policy(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
         "weights": base64.b64encode(np.concatenate(numbers).tobytes()).decode(),
         "about": about,
     }
-
-
-def _file(name: str) -> str:
-    return resources.files("pipelines.playing").joinpath("page", name).read_text("utf-8")

@@ -137,7 +137,7 @@ def test_every_step_shows_the_recorded_abacus(page: Browser, results: Results) -
             if record.changed >= 0:
                 digits[record.changed] = record.digit
             shown = page.run(
-                "[...document.querySelectorAll('.columns text[font-weight]')]"
+                "[...document.querySelectorAll('.slot .digit')]"
                 ".map(text => Number(text.textContent))"
             )
             assert shown == digits[record.first_shown :][: len(shown)]
@@ -162,7 +162,7 @@ def test_a_mistake_is_found_and_told(page: Browser, results: Results) -> None:
 def test_nothing_sticks_out_of_the_screen(page: Browser, width: int) -> None:
     page.resize(width, 800, phone=width < 500)
     assert page.run("document.documentElement.scrollWidth") <= width
-    assert page.run("document.querySelector('.abacus svg').getBoundingClientRect().right") <= width
+    assert page.run("document.querySelector('svg.abacus').getBoundingClientRect().right") <= width
 
 
 def test_it_prints_without_its_controls(page: Browser) -> None:

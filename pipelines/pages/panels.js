@@ -1,5 +1,3 @@
-"use strict";
-
 // Beside the abacus: what the network is given, and what it makes of it.
 
 const FRAME_NAMES = ["now", "1 step ago"];

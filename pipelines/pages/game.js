@@ -1,5 +1,3 @@
-"use strict";
-
 // A game with its past: every moment can be shown again, and played on from.
 
 class Game {

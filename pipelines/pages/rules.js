@@ -1,15 +1,9 @@
-"use strict";
-
 // The rules of abacus/kernel.py for a given list of operations. A test runs both side by side.
 
 const Action = Object.freeze({
   LEFT: 0, RIGHT: 1, UP: 2, DOWN: 3, SIGNPOST_LEFT: 4, SIGNPOST_RIGHT: 5, SLIDE: 6, SUBMIT: 7,
 });
-const ACTION_WORDS = Object.freeze([
-  "left", "right", "up", "down", "signpost left", "signpost right", "slide", "submit",
-]);
 const End = Object.freeze({ NONE: "NONE", BUDGET: "BUDGET", CAPACITY: "CAPACITY", EXPRESSION: "EXPRESSION" });
-const ENCODING_PERIOD = 3;
 const SIGNPOST_PLACES = 3;
 const SIGNPOST_UNSEEN = 0, SIGNPOST_IN_LEFT = 1, SIGNPOST_IN_RIGHT = 2;
 
@@ -176,4 +170,31 @@ function stepBudget(base, columns, program) {
   return Math.max(
     32, Math.ceil((32 * columns) / 10), toLeadingDigit, toLeadingDigit + columns - 3, columns + longest,
   );
+}
+
+/** The teacher's action in any state; see oracle/expert.py. */
+function teacherAnswer(abacus) {
+  const { fingerColumn, fingerRow, signpost } = abacus;
+  if (abacus.resetting) {
+    if (fingerColumn > 0) return Action.LEFT;
+    return signpost > 0 ? Action.SIGNPOST_LEFT : Action.SUBMIT;
+  }
+  const index = abacus.digitIndex;
+  const { column, row } = fingerGoal(abacus);
+  if (fingerColumn !== column) return fingerColumn > column ? Action.LEFT : Action.RIGHT;
+  if (signpost !== index && column === index) {
+    return signpost > index ? Action.SIGNPOST_LEFT : Action.SIGNPOST_RIGHT;
+  }
+  if (row === null) return Action.SUBMIT;
+  if (fingerRow !== row) return fingerRow > row ? Action.UP : Action.DOWN;
+  return Action.SLIDE;
+}
+
+/** Where the finger belongs while a digit is shown; any row is right where it is null. */
+function fingerGoal(abacus) {
+  const index = abacus.digitIndex, wrong = abacus.firstWrong();
+  if (wrong < abacus.columns && (wrong <= index || abacus.signpost === index)) {
+    return { column: wrong, row: abacus.target[wrong] };
+  }
+  return { column: abacus.signpost === index ? index + 1 : index, row: null };
 }

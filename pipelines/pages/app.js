@@ -1,11 +1,7 @@
-"use strict";
-
 // Ties the page together: what is typed, what is shown, what plays.
 
-const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64, 256, 1024];
 /** Milliseconds that computing ahead may take at once, so that the page stays smooth. */
 const SLICE = 10;
-const LONGEST_GLIDE = 140;
 /** Columns from which on values are written small, on several lines. */
 const LONG_VALUE = 20;
 const ILLEGAL = [
@@ -20,18 +16,19 @@ const VISITOR_KEYS = {
 };
 const byId = (id) => document.getElementById(id);
 
-class App {
+class App extends Playback {
   constructor(policy) {
+    super();
     this.network = new Network(policy);
     this.drawing = new AbacusDrawing(byId("abacus"));
     this.windowPanel = new WindowPanel(byId("frames"), byId("symbols"), this.network);
     this.choices = new ChoicesPanel(byId("choices"));
-    this.index = 0;
-    this.playing = this.visiting = false;
+    this.visiting = false;
     this.hint = null;
     this.describe(policy);
     this.listen();
-    this.setSpeed(Number(byId("speed").value));
+    byId("speed").max = SPEEDS.length - 1;
+    this.setSpeed(DEFAULT_SPEED);
     this.start(byId("expression").value, false);
   }
 
@@ -112,59 +109,35 @@ class App {
     this.ahead = setTimeout(() => this.computeAhead(), 0);
   }
 
+  get last() { return this.game.last; }
+  get finished() { return this.game.over || this.visiting; }
+
   goTo(index) {
-    this.index = Math.max(0, Math.min(this.game.last, index));
     this.hint = null;
-    this.show();
+    super.goTo(index);
   }
 
   stopAt(index) {
-    this.setPlaying(false);
-    this.goTo(index);
+    super.stopAt(index);
     this.announce();
   }
 
   stepForward() {
-    if (this.index === this.game.last && !this.game.over && !this.visiting) this.game.playNetwork();
-    this.stopAt(this.index + 1);
+    if (this.index === this.last && !this.finished) this.game.playNetwork();
+    super.stepForward();
   }
 
   toTheEnd() {
-    while (!this.visiting && !this.game.over) this.game.playNetwork();
-    this.stopAt(this.game.last);
+    while (!this.finished) this.game.playNetwork();
+    super.toTheEnd();
   }
 
-  togglePlaying() {
-    if (!this.playing && this.index === this.game.last && this.game.over) this.goTo(0);
-    this.setPlaying(!this.playing);
-  }
+  showPlaying() { byId("play").textContent = this.playing ? "Pause" : "Play"; }
 
-  setPlaying(playing) {
-    this.playing = playing;
-    byId("play").textContent = playing ? "Pause" : "Play";
-    cancelAnimationFrame(this.tick);
-    if (!playing) return;
-    let before = performance.now(), due = 0;
-    const tick = (now) => {
-      due += ((now - before) / 1000) * this.speed;
-      before = now;
-      const steps = Math.min(Math.floor(due), this.game.last - this.index);
-      due -= Math.floor(due);
-      if (steps > 0) this.goTo(this.index + steps);
-      if (this.index === this.game.last && (this.game.over || this.visiting)) return this.stopAt(this.index);
-      this.tick = requestAnimationFrame(tick);
-      return undefined;
-    };
-    this.tick = requestAnimationFrame(tick);
-  }
-
-  setSpeed(level) {
-    this.speed = SPEEDS[level];
-    byId("speed").value = level;
+  showSpeed() {
+    byId("speed").value = this.level;
     byId("pace").textContent = `${this.speed} steps/s`;
     byId("speed").setAttribute("aria-valuetext", `${this.speed} steps a second`);
-    const glide = Math.min(LONGEST_GLIDE, 600 / this.speed);
-    document.documentElement.style.setProperty("--glide", this.speed > 30 ? "0s" : `${glide}ms`);
   }
 
   letNetworkPlay() {
@@ -231,7 +204,7 @@ class App {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.matches("input")) return;
     if (target.matches("button") && (event.key === " " || event.key === "Enter")) return;
-    const done = this.visiting ? this.visitorKey(event.key) : this.watcherKey(event.key);
+    const done = this.visiting ? this.visitorKey(event.key) : this.pressKey(event.key);
     if (done) event.preventDefault();
   }
 
@@ -243,24 +216,11 @@ class App {
     return true;
   }
 
-  watcherKey(key) {
-    const level = SPEEDS.indexOf(this.speed);
-    if (key === " ") this.togglePlaying();
-    else if (key === "ArrowLeft") this.stopAt(this.index - 1);
-    else if (key === "ArrowRight") this.stepForward();
-    else if (key === "Home") this.stopAt(0);
-    else if (key === "End") this.toTheEnd();
-    else if (key === "+" || key === "=") this.setSpeed(Math.min(SPEEDS.length - 1, level + 1));
-    else if (key === "-") this.setSpeed(Math.max(0, level - 1));
-    else return false;
-    return true;
-  }
-
   show() {
     if (!this.game) return;
     const { game, index } = this, moment = game.moments[index], digits = game.digitsAt(index);
     this.drawing.fit(this.network.base, game.plan.columns, byId("abacus").parentElement.clientWidth);
-    this.drawing.show(moment, digits, this.description(moment, digits));
+    this.drawing.show(moment, digits);
     this.windowPanel.show(moment);
     this.showReading(moment);
     this.showValues(digits);
@@ -271,7 +231,7 @@ class App {
 
   showReading(moment) {
     const { base } = this.network, resetting = moment.symbol >= base;
-    const names = ["adding", "subtracting"], name = names[moment.operation];
+    const name = OPERATION_WORDS[moment.operation];
     const tile = byId("symbol"), badge = byId("operation");
     tile.textContent = resetting ? "+−"[moment.operation] : moment.symbol;
     tile.className = `tile ${resetting ? name : ""}`;
@@ -295,7 +255,7 @@ class App {
     const { subtract, number } = this.game.plan.program[moment.operationIndex];
     const short = shortNumber(number, 9);
     if (moment.digitIndex === null) return `then ${subtract ? "−" : "+"}${short}`;
-    return `${subtract ? "subtracting" : "adding"} ${short}`;
+    return `${OPERATION_WORDS[Number(subtract)]} ${short}`;
   }
 
   showValues(digits) {
@@ -352,11 +312,6 @@ class App {
     byId("position").textContent = `${this.index.toLocaleString("en")} / ${last.toLocaleString("en")}`;
     byId("first").disabled = byId("back").disabled = this.index === 0;
     byId("forward").disabled = this.index === last && (this.game.over || this.visiting);
-  }
-
-  description(moment, digits) {
-    return `Abacus showing ${numeralOf(digits)} in base ${this.network.base}; finger on column ` +
-      `${moment.fingerColumn} and row ${moment.fingerRow}; signpost on column ${moment.signpost}`;
   }
 
   /** For screen readers, when it stands still: a running game would talk over itself. */

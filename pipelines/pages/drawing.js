@@ -1,13 +1,11 @@
-"use strict";
-
 // The abacus as SVG. Beads, finger, window and signpost are moved, so that the browser can let
 // them glide; what colour they have is the style sheet's business.
 
-const CELL = 64, ROW = 46, POST = 38, BEAM = 30, SILL = 18, PANEL_EDGE = 8, FLAG = 52, LABELS = 70;
-/** Columns shown at least and at most, and how narrow they may get, in pixels. */
-const FEWEST_SHOWN = 5, MOST_SHOWN = 14, NARROWEST_COLUMN = 34;
+/** Fewest columns shown, and the smallest width of a column in pixels. */
+const FEWEST_SHOWN = 5, NARROWEST_COLUMN = 34;
 /** Room on either side of the frame, for the padding and for what is hidden. */
-const OUTSIDE = 66, OUTSIDE_ON_PHONES = 44, WIDEST_PHONE = 480;
+const OUTSIDE = CELL + 2, OUTSIDE_ON_PHONES = 44, WIDEST_PHONE = 480;
+const FLAG_TIP = 10;
 
 function svgElement(name, attributes = {}, children = []) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -40,7 +38,7 @@ class AbacusDrawing {
   fit(base, columns, pixels) {
     const outside = pixels > WIDEST_PHONE ? OUTSIDE : OUTSIDE_ON_PHONES;
     const room = Math.floor(pixels / NARROWEST_COLUMN - (2 * POST + 2 * outside) / CELL);
-    const shown = Math.min(columns, Math.max(FEWEST_SHOWN, Math.min(MOST_SHOWN, room)));
+    const shown = Math.min(columns, Math.max(FEWEST_SHOWN, Math.min(PICTURE_COLUMNS, room)));
     const layout = [base, columns, shown, outside].join();
     if (layout === this.layout) return;
     Object.assign(this, { base, columns, shown, outside, layout, first: -1 });
@@ -53,7 +51,7 @@ class AbacusDrawing {
     this.frame = { width: frameWidth, height: BEAM + panelHeight + SILL, panelHeight };
     this.width = frameWidth + 2 * outside;
     this.panelTop = FLAG + BEAM;
-    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${FLAG + this.frame.height + LABELS}`);
+    this.svg.setAttribute("viewBox", `0 ${FLAG_TIP} ${this.width} ${FLAG + this.frame.height + LABELS - FLAG_TIP}`);
     this.slots = Array.from({ length: shown }, (_, slot) => this.buildSlot(slot, panelHeight));
     this.rowNumbers = Array.from({ length: base }, (_, row) =>
       label(outside + (POST - 3) / 2, this.rowTop(row) + ROW / 2 + 7, "row-number", String(row)));
@@ -103,9 +101,9 @@ class AbacusDrawing {
   buildSignpost() {
     const middle = CELL / 2;
     this.flag = svgElement("g", { class: "flag gliding" }, [
-      box(middle - 9, FLAG - 2, 18, 7, 3, "flag-pole"),
-      box(middle - 2, 4, 4, FLAG - 2, 2, "flag-pole"),
-      svgElement("path", { d: `M${middle + 2} 5l27 11l-27 11z`, class: "flag-cloth" }),
+      box(middle - 9, FLAG - 3, 18, 7, 3, "flag-pole"),
+      box(middle - 2, FLAG_TIP, 4, FLAG - 8, 2, "flag-pole"),
+      svgElement("path", { d: `M${middle + 2} ${FLAG_TIP + 1}l27 11l-27 11z`, class: "flag-cloth" }),
     ]);
     this.flagNote = label(0, FLAG - 20, "flag-note");
     return [this.flag, this.flagNote];
@@ -116,7 +114,7 @@ class AbacusDrawing {
     const middle = this.panelTop + this.frame.panelHeight / 2, below = FLAG + this.frame.height;
     this.more = [this.outside / 2, this.width - this.outside / 2].map((x) => label(x, middle, "more"));
     const names = this.outside + POST - 8;
-    return [...this.more, endingAt(names, below + 32, "digit"), endingAt(names, below + 59, "column")];
+    return [...this.more, endingAt(names, below + DIGIT_LINE, "digit"), endingAt(names, below + COLUMN_LINE, "column")];
   }
 
   buildSlot(slot, panelHeight) {
@@ -127,22 +125,22 @@ class AbacusDrawing {
       box(x + 5, 3, CELL - 10, ROW - 10, (ROW - 10) / 2, "bead-body"),
       box(x + 18, 9, CELL - 36, 5, 2.5, "bead-light"),
     ]));
-    const digit = label(middle, below + 33, "digit"), column = label(middle, below + 59, "column");
-    const pill = box(middle - 18, below + 42, 36, 24, 12, "pill");
+    const digit = label(middle, below + DIGIT_LINE, "digit"), column = label(middle, below + COLUMN_LINE, "column");
+    const pill = box(middle - 18, below + COLUMN_LINE - 18, 36, 24, 12, "pill");
     const group = svgElement("g", { class: "slot" }, [
       ...dots, box(middle - 3.5, this.panelTop, 7, panelHeight, 0, "rod"), ...beads, pill, digit, column,
     ]);
     return { group, dots, beads, digit, column, middle };
   }
 
-  /** Wide abaci scroll by pages that overlap by two columns, as abacus/view.py has it. */
+  /** Wide abaci scroll by pages that overlap by two columns, as abacus/render/view.py has it. */
   firstShown(fingerColumn) {
     const stride = Math.max(1, this.shown - 2);
     const page = Math.floor(Math.max(0, fingerColumn - 1) / stride);
     return Math.min(page * stride, this.columns - this.shown);
   }
 
-  show(moment, digits, description) {
+  show(moment, digits) {
     const first = this.firstShown(moment.fingerColumn);
     const scrolled = first !== this.first;
     this.svg.classList.toggle("still", scrolled);
@@ -153,7 +151,11 @@ class AbacusDrawing {
     const hiddenRight = this.columns - first - this.shown;
     this.more[0].textContent = first > 0 && moment.fingerColumn > 0 ? `‹ ${first}` : "";
     this.more[1].textContent = hiddenRight > 0 ? `${hiddenRight} ›` : "";
-    this.svg.setAttribute("aria-label", description);
+    this.svg.setAttribute(
+      "aria-label",
+      `Abacus showing ${numeralOf(digits)} in base ${this.base}; finger on column ` +
+      `${moment.fingerColumn} and row ${moment.fingerRow}; signpost on column ${moment.signpost}`,
+    );
   }
 
   showSlot(slot, column, digit, moment) {

@@ -1,5 +1,3 @@
-"use strict";
-
 // The trained network: layers of weights with a ReLU between them, on what the agent sees.
 
 class Network {
