@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus import kernel
+from abacus.checks import check_integer
 from abacus.observation import frame_pixels, observation_lengths
 from abacus.reward import pay_table
 from abacus.rules import START_RANDOM, AbacusConfig, Action, End
@@ -56,14 +57,13 @@ class AbacusBatch:
     (`ends` for `end`); what abaci show and where their fingers are in `digits`, `scalars` and
     `history`; the part of the scalars that counts something in `counts`. With `autoreset` an
     abacus that ends starts anew within the same step; `ended` names those, and rows of
-    `final_observation` and `final_scalars`, in the same order, keep what they showed last.
+    `final_observation`, `final_masks` and `final_scalars`, in the same order, keep what they showed
+    last.
     """
 
     def __init__(self, config: AbacusConfig, num_envs: int, *, autoreset: bool = True) -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs={num_envs!r} is not allowed: give 1 or more")
         self.config = config
-        self.num_envs = num_envs
+        self.num_envs = check_integer("num_envs", num_envs, 1)
         self.autoreset = autoreset
         self.world = self._new_world()
         self.rules = self._new_rules()
@@ -131,6 +131,7 @@ class AbacusBatch:
             results=np.zeros(n, kernel.RESULT),
             ended=np.zeros(n, np.int32),
             final_seen=self._new_seen(),
+            final_masks=np.zeros((n, len(Action)), np.bool_),
             final_scalars=np.zeros(n, kernel.SCALARS),
         )
 
@@ -139,6 +140,7 @@ class AbacusBatch:
         out, world = self.out, self.world
         self.observation = self._parts(_locked(out.seen))
         self.final_observation = self._parts(_locked(out.final_seen))
+        self.final_masks = _locked(out.final_masks)
         self.final_scalars = _locked(out.final_scalars)
         self.digits, self.target = _locked(world.cells["digit"]), _locked(world.cells["target"])
         self.scalars, self.history = _locked(world.scalars), _locked(world.history)

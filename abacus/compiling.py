@@ -20,7 +20,16 @@ from typing import Any
 from numba import njit
 
 #: The files of the world that machine code is made from: the kernel, and what it imports.
-KERNEL_SOURCES = ("compiling", "kernel", "observation", "reward", "rules", "tasks")
+KERNEL_SOURCES = (
+    "checks",
+    "compiling",
+    "hash_index",
+    "kernel",
+    "observation",
+    "reward",
+    "rules",
+    "tasks",
+)
 #: What marks a file of another package that holds compiled code.
 _MARKS = (b"abacus.compiling", b"abacus.kernel", b"njit")
 

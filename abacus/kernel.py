@@ -144,9 +144,10 @@ class Output(NamedTuple):
 
     seen: Any  # (N, observation) float32: window, symbol, operation, previous action
     results: Any  # (N,) RESULT
-    ended: Any  # (N,) int32: the abaci that ended; this and the two below from row 0 on
-    final_seen: Any  # (N, observation) float32: what they showed last
-    final_scalars: Any  # (N,) SCALARS: as they ended
+    ended: Any  # (N,) int32: the abaci that ended; this and the three below from row 0 on
+    final_seen: Any  # (N, observation) float32: their last observations
+    final_masks: Any  # (N, 8) bool: the actions that were legal then
+    final_scalars: Any  # (N,) SCALARS: their last records
 
 
 @_part
@@ -543,10 +544,10 @@ def _write_seen(rules, s, history, i, pixels, seen, row):
 
 
 @_part
-def _write_mask(rules, s, cells, i, result):
+def _write_mask(rules, s, cells, i, mask):
     legal = legal_actions(rules, s, cells[i, s.finger_column].digit)
     for action in range(ACTIONS):
-        result.mask[action] = (legal >> action) & 1
+        mask[action] = (legal >> action) & 1
 
 
 @_part
@@ -609,12 +610,13 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
             out.ended[ended] = i
             out.final_scalars[ended] = s
             _write_seen(rules, s, history, i, pixels, out.final_seen, ended)
+            _write_mask(rules, s, cells, i, out.final_masks[ended])
             ended += 1
             if autoreset:
                 _start_episode(rules, s, cells, i, program)
                 fill_history(rules, s, cells, i, history)
         _write_seen(rules, s, history, i, pixels, out.seen, i)
-        _write_mask(rules, s, cells, i, result)
+        _write_mask(rules, s, cells, i, result.mask)
     return ended
 
 
@@ -630,7 +632,7 @@ def reset(all_rules, pixels, world, program, out, which):
         fill_history(rules, s, cells, i, history)
         _clear(result)
         _write_seen(rules, s, history, i, pixels, out.seen, i)
-        _write_mask(rules, s, cells, i, result)
+        _write_mask(rules, s, cells, i, result.mask)
 
 
 @_entry
@@ -641,4 +643,4 @@ def show(all_rules, pixels, world, out, which):
     for k in range(len(which)):
         i = np.intp(which[k])
         _write_seen(rules, scalars[i], history, i, pixels, out.seen, i)
-        _write_mask(rules, scalars[i], cells, i, out.results[i])
+        _write_mask(rules, scalars[i], cells, i, out.results[i].mask)

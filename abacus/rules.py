@@ -6,13 +6,13 @@ Nothing here moves a bead. The kernel reads these values; every other module nam
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal, SupportsIndex, get_args
+from typing import Any, Literal, get_args
 
+from abacus.checks import as_integer, check_choice, check_integer, not_allowed, shorten
 from abacus.reward import LEVELS, MODULES, modules_of
 from abacus.tasks import Operation, digits_of, parse_expression
 
@@ -61,31 +61,6 @@ OnError = Literal["terminate", "continue"]
 START_RANDOM = "random"
 
 
-def _int_or_none(value: object) -> int | None:
-    """A plain int for any integer: NumPy's are welcome, but JSON cannot write them."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:  # an array of several, which has the method all the same
-        return None
-
-
-def _checked_int(name: str, value: object, low: int, high: int, reason: str = "") -> int:
-    number = _int_or_none(value)
-    if number is None or not low <= number <= high:
-        allowed = f"an integer from {low} to {high}" + (f" ({reason})" if reason else "")
-        raise ValueError(f"{name}={_shorten(value)} is not allowed: give {allowed}")
-    return number
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(
-            f"{name}={_shorten(value)} is not allowed: give one of {', '.join(choices)}"
-        )
-
-
 @dataclass(frozen=True)
 class AbacusConfig:
     """Every rule that can be chosen. Checks itself: an impossible world raises ValueError."""
@@ -114,14 +89,14 @@ class AbacusConfig:
         self._settle_int("frames", 1, self.MAX_FRAMES)
         if self.max_operations is not None:
             self._settle_int("max_operations", 1, 2**31 - 1)
-        _check_choice("operations", self.operations, get_args(Operations))
-        _check_choice("on_error", self.on_error, get_args(OnError))
+        check_choice("operations", self.operations, get_args(Operations))
+        check_choice("on_error", self.on_error, get_args(OnError))
         self._settle_reward()
         self._settle_start()
         self._check_expression()
 
     def _settle_int(self, name: str, low: int, high: int, reason: str = "") -> None:
-        number = _checked_int(name, getattr(self, name), low, high, reason)
+        number = check_integer(name, getattr(self, name), low, high, reason=reason)
         object.__setattr__(self, name, number)
 
     def _settle_reward(self) -> None:
@@ -138,19 +113,16 @@ class AbacusConfig:
                     "starts from"
                 )
             return
-        number = _int_or_none(self.start)
+        number = as_integer(self.start)
         if number is None or number < 0:
-            raise ValueError(
-                f"start={_shorten(self.start)} is not allowed: give an integer of 0 or more, "
-                "or 'random'"
-            )
+            raise not_allowed("start", self.start, "an integer of 0 or more, or 'random'")
         object.__setattr__(self, "start", number)
         self._check_room(number)
 
     def _check_room(self, start: int) -> None:
         if start >= self.capacity:
             raise ValueError(
-                f"start={_shorten(start)} does not fit on {self.columns} columns in base "
+                f"start={shorten(start)} does not fit on {self.columns} columns in base "
                 f"{self.base}: give a value below {self.base}**{self.columns}"
             )
         if (
@@ -159,7 +131,7 @@ class AbacusConfig:
             and start + self.base**self.max_digits > self.capacity
         ):
             raise ValueError(
-                f"start={_shorten(start)} leaves no room for an addition of {self.max_digits} "
+                f"start={shorten(start)} leaves no room for an addition of {self.max_digits} "
                 f"digits: give at most {self.base}**{self.columns} - {self.base}**{self.max_digits}"
             )
 
@@ -167,28 +139,26 @@ class AbacusConfig:
         if self.expression is None:
             return
         if not isinstance(self.expression, str):
-            raise ValueError(
-                f"expression={_shorten(self.expression)} is not allowed: give text such as '3+4-2'"
-            )
+            raise not_allowed("expression", self.expression, "text such as '3+4-2'")
         value = int(self.start)
         too_long = self.capacity // self.base
         for operation in self.program:
             if operation.operand >= too_long:
                 raise ValueError(
-                    f"expression operand {_shorten(operation.operand)} has too many digits: give "
+                    f"expression operand {shorten(operation.operand)} has too many digits: give "
                     f"operands of at most {self.columns - 1} digits in base {self.base} "
                     f"(below columns={self.columns})"
                 )
             value += operation.sign * operation.operand
             if value < 0:
                 raise ValueError(
-                    f"expression {_shorten(self.expression)} goes below zero at "
-                    f"{operation.symbol}{_shorten(operation.operand)}: give one whose running "
-                    f"value, from start={_shorten(self.start)}, stays at 0 or more"
+                    f"expression {shorten(self.expression)} goes below zero at "
+                    f"{operation.symbol}{shorten(operation.operand)}: give one whose running "
+                    f"value, from start={shorten(self.start)}, stays at 0 or more"
                 )
             if value >= self.capacity:
                 raise ValueError(
-                    f"expression {_shorten(self.expression)} reaches {_shorten(value)}, which does "
+                    f"expression {shorten(self.expression)} reaches {shorten(value)}, which does "
                     f"not fit: give one whose running value stays below {self.base}**{self.columns}"
                 )
 
@@ -267,11 +237,3 @@ class AbacusConfig:
         after_carry = to_leading_digit + self.columns - 3
         to_reset = self.columns + self.longest_operand
         return max(PAPER_STEP_BUDGET, proportional, to_leading_digit, after_carry, to_reset)
-
-
-def _shorten(value: object, limit: int = 40) -> str:
-    """A value for a one-line message; numbers too long to print are described."""
-    if isinstance(value, int) and value.bit_length() > 3 * limit:
-        return f"a number of {value.bit_length()} bits"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
