@@ -1,13 +1,12 @@
-"""Measures a policy as the paper does, and beyond, and writes a report that one can read.
+"""Evaluate a policy as the paper does, and beyond, and write a report.
 
-Error rates on operands of any length with intervals, adversarial sets, the classes and columns of
-errors, runs of operations, learning curves of runs, a certificate, and replays, beside the authors'
+Error rates on operands of any length with intervals, adversarial sets, classes and columns of
+errors, runs of operations, learning curves, a certificate and replays, beside the authors'
 published figures: as one page, as Markdown and as JSON.
 
 The policy is the folder of a run or of a policy, a zip of Stable-Baselines3 (with --trust), a
-Python function as module:function, teacher or random; without one, the policy that comes with the
-project.
-Ctrl-C stops, and the report tells what was done until then.
+Python function as module:function, teacher or random; by default the policy that comes with the
+project. Ctrl-C stops the evaluation; the report then holds the parts done so far.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pipelines.job.command_line import EXIT_INTERRUPTED, argument, option, run, shown_path
-from pipelines.learning.named_policies import NamedPolicy, find_policy
+from pipelines.job.command_line import EXIT_INTERRUPTED, argument, option, relative_path, run
+from pipelines.learning.named_policies import find_policy
 from pipelines.scoring.operations import SETS
-from pipelines.scoring.protocol import Evaluation, Request, Results
+from pipelines.scoring.protocol import Request, evaluate_policy
 from pipelines.scoring.report import Report, findings_of
 
 EXAMPLE = "python -m pipelines.evaluate runs/first --digits 1 2 4 8 16 --n-operations 1e5"
 DIGITS = (1, 2, 4, 8, 16, 32, 64, 128, 1_000, 10_000)
 NO_SETS = "none"
-#: Where reports go by default.
+#: Default folder of reports.
 REPORTS = Path("runs") / "evaluations"
 
 
@@ -39,29 +38,29 @@ class Options:
     """The command line."""
 
     policy: str | None = argument("the policy (default: the one that comes with the project)", None)
-    trust: bool = option(False, "load a zip, which runs code of its maker")
-    digits: tuple[int, ...] = option(DIGITS, "digits of both operands, as many kinds as are given")
-    n_operations: int = option(100_000, "operations of each kind up to 16 digits")
+    trust: bool = option(False, "load a zip, which can run code of its author")
+    digits: tuple[int, ...] = option(DIGITS, "digits of both operands, one or more lengths")
+    n_operations: int = option(100_000, "operations of each length up to 16 digits")
     n_long_operations: int | None = option(
-        None, "operations of each kind beyond (default: as many digits in all, at least 100)"
+        None, "operations of each longer length (default: fewer, for equal time, at least 100)"
     )
-    columns: int | None = option(None, "columns (default: 20, and wider where operands need it)")
+    columns: int | None = option(None, "columns (default: 20, or more where operands need them)")
     sets: tuple[str, ...] = option(tuple(SETS), "adversarial sets, or 'none'")
     n_set_operations: int = option(10_000, "operations of each adversarial set")
     set_digits: int = option(16, "digits of the longest operands in the adversarial sets")
     n_episodes: int = option(20, "episodes for the runs of operations; 0 for none")
-    run_limit: int = option(2_000, "operations at which a run is ended")
+    run_limit: int = option(2_000, "operations after which a run ends")
     logs: tuple[Path, ...] = option((), "folders of runs, or CSV files, for learning curves")
-    n_errors: int = option(2_000, "errors of each kind to look at")
-    replay: tuple[str, ...] = option((), "expressions in decimal to replay, such as 1234+567")
-    certificate: bool = option(True, "ask about every observation too")
-    base: int | None = option(None, "base, for what does not know its own (default: 5)")
-    frames: int | None = option(None, "frames, for what does not know its own (default: 3)")
-    seed: int = option(0, "seed of everything random")
+    n_errors: int = option(2_000, "errors of each length to analyse")
+    replay: tuple[str, ...] = option((), "decimal expressions to replay, such as 1234+567")
+    certificate: bool = option(True, "check every observation that the algorithm can meet")
+    base: int | None = option(None, "base of a policy that does not define it (default: 5)")
+    frames: int | None = option(None, "frames of a policy that does not define them (default: 3)")
+    seed: int = option(0, "random seed")
     output: Path | None = option(None, "folder of the report (default: one in runs/evaluations)")
 
     def request(self) -> Request:
-        """What is to be measured."""
+        """Return the request of the evaluation."""
         return Request(
             digits=self.digits,
             operations=self.n_operations,
@@ -81,7 +80,7 @@ class Options:
 
 
 def main(options: Options) -> int:
-    """Measures, writes the report, and says what was found."""
+    """Evaluate, print the findings, and write the report."""
     request = options.request()
     policy = find_policy(
         options.policy,
@@ -91,52 +90,37 @@ def main(options: Options) -> int:
         seed=options.seed,
     )
     began = time.perf_counter()
-    results = Evaluation(policy, request, _tell).run()
+    results = evaluate_policy(policy, request, _print_above_bar)
     settings = _plain(asdict(options)) | {"seconds": round(time.perf_counter() - began, 1)}
-    report = Report(_about(policy), settings, results)
-    folder = options.output or REPORTS / _folder_name(policy.name)
-    print("\n".join(_lines(policy, results)))
-    for path in report.write(folder):
-        print(f"written       {shown_path(path)}")
+    about = {name: getattr(policy, name) for name in ("name", "kind", "base", "frames")}
+    report = Report(about | {"weights": policy.digest}, settings, results)
+    print(f"{'Policy':<22} {policy.name}")
+    for finding in findings_of(results):
+        print(f"{finding.label:<22} {finding.figure:<18} {finding.detail}")
+    for path in report.write(options.output or REPORTS / _folder_name(policy.name)):
+        print(f"{'Written':<22} {relative_path(path)}")
     return EXIT_INTERRUPTED if results.stopped else 0
 
 
-def _tell(line: str) -> None:
-    """A line above the bar, where there is one."""
+def _print_above_bar(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
     sys.stderr.flush()
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Paths as text, tuples as lists."""
-    return {
-        name: [str(item) if isinstance(item, Path) else item for item in value]
-        if isinstance(value, tuple)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-        for name, value in values.items()
-        if name not in ("policy", "base", "frames")
-    }
+    """Return values for JSON, with paths as text and tuples as lists."""
 
+    def plain(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [plain(item) for item in value]
+        return str(value) if isinstance(value, Path) else value
 
-def _about(policy: NamedPolicy) -> dict[str, Any]:
-    return {
-        "name": policy.name,
-        "kind": policy.kind,
-        "base": policy.base,
-        "frames": policy.frames,
-        "weights": policy.digest,
-    }
+    described = ("policy", "base", "frames")
+    return {name: plain(value) for name, value in values.items() if name not in described}
 
 
 def _folder_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "policy"
-
-
-def _lines(policy: NamedPolicy, results: Results) -> list[str]:
-    lines = (f"{f.label:<22} {f.figure:<18} {f.detail}" for f in findings_of(results))
-    return [f"{'Policy':<22} {policy.name}", *lines]
 
 
 if __name__ == "__main__":

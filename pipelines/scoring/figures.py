@@ -1,6 +1,6 @@
-"""The figures of a report: vector graphics, for print and for the colour-blind.
+"""The figures of an evaluation report, as SVG.
 
-Colours are Okabe and Ito's; what differs in colour differs in shape, hatch or label too.
+The colours are those of Okabe and Ito; shapes, hatches or labels differ wherever colours do.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from pipelines.scoring import paper as published
+from pipelines.job.tables import OPERATION_WORDS, counted
+from pipelines.scoring import paper
 from pipelines.scoring.errors import ErrorAnalysis
+from pipelines.scoring.operations import PAPER_DIGITS
 from pipelines.scoring.protocol import ADVERSARIAL, Curve, Results
 from pipelines.scoring.scores import ErrorRate, Runs, Score
-from pipelines.scoring.tables import OPERATION_WORDS
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 SKY, YELLOW, GREY, INK = "#56b4e9", "#e69f00", "#8a8f94", "#27303a"
 LINES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK)
 MARKERS = "osD^vPX"
 WIDE, NARROW = (7.2, 3.4), (7.2, 3.0)
-#: What the paper's Table 2 and Fig. 5 are about.
-PAPER_LENGTH = "16 digits"
+#: Operands of the paper's Table 2 and Fig. 5.
+PAPER_LENGTH = counted(PAPER_DIGITS, "digit")
 _STYLE = {
     "font.size": 10,
     "font.family": "sans-serif",
@@ -45,23 +47,28 @@ _STYLE = {
     "ytick.color": INK,
     "text.color": INK,
     "legend.frameon": False,
-    # Text stays text: it can be read aloud, searched and copied.
+    # Text as text: it can be read aloud, searched and copied.
     "svg.fonttype": "none",
 }
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as SVG, with what it shows in words."""
+    """A figure as SVG, with a description in words."""
 
     key: str
     title: str
     alt: str
     svg: str
 
+    def html(self) -> Markup:
+        """Return the SVG element with its description."""
+        opening = Markup('<svg role="img" aria-label="{}" ').format(self.alt)
+        return Markup(self.svg.replace("<svg ", opening, 1))
+
 
 def pictures_of(results: Results) -> list[Picture]:
-    """The figures for which there is something to draw."""
+    """Return the figures of all parts that have results."""
     pictures = []
     if results.generalisation:
         pictures.append(_generalisation(results.generalisation))
@@ -80,25 +87,26 @@ def _drawn(key: str, title: str, alt: str, size: tuple[float, float], draw: Any)
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         file = io.StringIO()
-        # Without the date, the same results make the same file.
+        # Without the date, equal results give equal files.
         figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
-    return Picture(key, title, alt, _for_a_page(file.getvalue()))
-
-
-def _for_a_page(svg: str) -> str:
-    """The drawing alone; groups lose their names, which those of another figure have too."""
+    svg = file.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    return re.sub(r'<g id="[^"]*"', "<g", svg)
+    # Figures on one page would share the identifiers of their groups.
+    return Picture(key, title, alt, re.sub(r'<g id="[^"]*"', "<g", svg))
 
 
 def _generalisation(scores: list[Score]) -> Picture:
     def draw(axes: Axes) -> None:
-        for scored, colour, marker, label, shift in (
-            (_rates(scores, "addition"), BLUE, "o", "addition", 0.94),
-            (_rates(scores, "subtraction"), ORANGE, "s", "subtraction", 1.06),
+        for label, colour, marker, shift in (
+            ("addition", BLUE, "o", 0.94),
+            ("subtraction", ORANGE, "s", 1.06),
         ):
-            _draw_rates(axes, scored, colour, marker, label, shift)
-        errors, trials = published.ERRORS_AT_16
+            rates = [
+                (shift * score.digits, rate) for score in scores if (rate := score.rates()[label])
+            ]
+            _draw_rates(axes, rates, colour, marker)
+            axes.plot([], [], color=colour, marker=marker, linestyle="none", label=label)
+        errors, trials = paper.ERRORS_AT_16
         axes.plot(
             [16], [100 * errors / trials], "*", color=INK, markersize=11, label="authors, both"
         )
@@ -107,7 +115,7 @@ def _generalisation(scores: list[Score]) -> Picture:
         axes.set_xticks([s.digits for s in scores], [f"{s.digits:,}" for s in scores], rotation=0)
         axes.minorticks_off()
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_xlabel("digits of the operands (base 5, training: 1 to 6)")
+        axes.set_xlabel("digits of the operands (training: 1 to 6)")
         axes.set_ylabel("error rate, %")
         axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), handletextpad=0.2)
 
@@ -118,25 +126,10 @@ def _generalisation(scores: list[Score]) -> Picture:
     return _drawn("generalisation", title, alt, WIDE, draw)
 
 
-def _rates(scores: list[Score], kind: str) -> list[tuple[int, ErrorRate]]:
-    return [
-        (score.digits, ErrorRate(getattr(score, f"{kind}_errors"), getattr(score, f"{kind}s")))
-        for score in scores
-        if getattr(score, f"{kind}s")
-    ]
-
-
-def _draw_rates(
-    axes: Axes,
-    rates: list[tuple[int, ErrorRate]],
-    colour: str,
-    marker: str,
-    label: str,
-    shift: float,
-) -> None:
-    """Rates with their intervals; where there were no errors, the upper end with an arrow down."""
-    met = [(digits * shift, rate) for digits, rate in rates if rate.errors]
-    none = [(digits * shift, rate) for digits, rate in rates if not rate.errors]
+def _draw_rates(axes: Axes, rates: list[tuple[float, ErrorRate]], colour: str, marker: str) -> None:
+    """Draw rates with their intervals; without errors, the upper end with an arrow down."""
+    met = [(x, rate) for x, rate in rates if rate.errors]
+    none = [(x, rate) for x, rate in rates if not rate.errors]
     style: Any = {"color": colour, "marker": marker, "linestyle": "none", "capsize": 3}
     if met:
         spans = [
@@ -154,24 +147,23 @@ def _draw_rates(
             markerfacecolor="white",
             **{**style, "capsize": 2},
         )
-    axes.plot([], [], color=colour, marker=marker, linestyle="none", label=label)
 
 
-def _shown_errors(errors: list[ErrorAnalysis]) -> list[ErrorAnalysis]:
-    """Those of the paper's length, or the longest, and the adversarial ones: more is a jumble."""
+def _drawn_errors(errors: list[ErrorAnalysis]) -> list[ErrorAnalysis]:
+    """Return the analyses to draw: the paper's length, or the longest, and the adversarial sets."""
     lengths = [analysis for analysis in errors if analysis.name != ADVERSARIAL]
     paper = [analysis for analysis in lengths if analysis.name == PAPER_LENGTH]
     return [*(paper or lengths[-1:]), *(a for a in errors if a.name == ADVERSARIAL)]
 
 
 def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
-    errors = _shown_errors(all_errors)
+    errors = _drawn_errors(all_errors)
     names = list(errors[0].classes)
 
     def draw(axes: Axes) -> None:
         bars = [
             *((analysis.name, [100 * analysis.share(n) for n in names]) for analysis in errors),
-            ("authors", [published.ERROR_CLASSES.get(n, 0.0) for n in names]),
+            ("authors", [paper.ERROR_CLASSES.get(n, 0.0) for n in names]),
         ]
         width = 0.8 / len(bars)
         for k, (label, values) in enumerate(bars):
@@ -194,11 +186,11 @@ def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
     alt = "; ".join(
         f"{a.name}: " + ", ".join(f"{n} {100 * a.share(n):.1f} %" for n in names) for a in errors
     )
-    return _drawn("classes", "What the first error is about.", alt, NARROW, draw)
+    return _drawn("classes", "Class of the first error.", alt, NARROW, draw)
 
 
 def _columns(errors: list[ErrorAnalysis]) -> Picture:
-    chosen = _shown_errors(errors)[0]
+    chosen = _drawn_errors(errors)[0]
 
     def draw(axes: Axes) -> None:
         columns = range(max(chosen.columns) + 1)
@@ -216,7 +208,7 @@ def _columns(errors: list[ErrorAnalysis]) -> Picture:
 def _runs(all_runs: list[Runs]) -> Picture:
     def draw(axes: Axes) -> None:
         names = [OPERATION_WORDS[runs.operations] for runs in all_runs]
-        authors = [published.LONGEST_RUNS[runs.operations] for runs in all_runs]
+        authors = [paper.LONGEST_RUNS[runs.operations] for runs in all_runs]
         kinds: list[tuple[str, list[float], str, str]] = [
             ("longest", [runs.longest for runs in all_runs], BLUE, ""),
             ("median", [runs.median for runs in all_runs], SKY, ".."),
@@ -263,4 +255,4 @@ def _curves(curves: list[Curve]) -> Picture:
         )
 
     alt = "; ".join(f"{curve.name}: {curve.accuracies[-1]:.1%} at the end" for curve in curves)
-    return _drawn("curves", "Operations solved while training.", alt, WIDE, draw)
+    return _drawn("curves", "Operations solved during training.", alt, WIDE, draw)
