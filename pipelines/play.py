@@ -1,7 +1,7 @@
-"""Shows an agent computing an expression on the abacus: in the terminal, or into a file.
+"""Show an agent computing an expression on the abacus, in the terminal or in a file.
 
 The abacus starts at 0 and the first number is added to it. Without --run, --teacher or --human the
-published policy plays. Ends with status 1 where what comes out is not the truth.
+published policy plays. The exit status is 1 if the result is wrong.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from abacus.checks import check_integer, check_number
 from abacus.rules import AbacusConfig
 from oracle.files import atomic_write_text
-from pipelines.job.command_line import argument, option, run, shown_path
-from pipelines.showing.films import Exports, export
+from pipelines.job.command_line import argument, option, relative_path, run
+from pipelines.showing.films import export
 from pipelines.showing.game import (
+    DEFAULT_BASE,
+    Agent,
+    ExpertAgent,
     Game,
-    Player,
-    TeacherPlayer,
+    NetworkAgent,
     config_for,
-    network_player,
+    moments_of,
     verdict,
-    watch,
 )
-from pipelines.showing.page import checked_expression, exactness, page
+from pipelines.showing.page import certificate_text, check_expression, play_page
 from pipelines.showing.terminal import (
+    SPEEDS,
     is_interactive,
     picture,
     plain_lines,
@@ -40,98 +43,111 @@ class Options:
     """The command line."""
 
     expression: str = argument("decimal numbers joined by + and -, such as 1234+567-89", "")
-    run: Path | None = option(None, "folder of a run, or of a policy, that plays")
-    trust: bool = option(False, "load a run that is a zip, which can run code of its maker")
+    run: Path | None = option(None, "folder of the run or of the policy that plays")
+    trust: bool = option(False, "allow a Stable-Baselines3 zip as --run, which can execute code")
     teacher: bool = option(False, "the teacher plays")
-    human: bool = option(False, "you play: the keyboard moves the finger")
+    human: bool = option(False, "you play with the keyboard")
     base: int | None = option(None, "base, from 2 to 10 (default: the policy's own, else 5)")
-    columns: int | None = option(None, "columns (default: 10, or as many as it takes)")
-    speed: float = option(4.0, "steps a second at first")
-    plain: bool = option(False, "lines of text, also where the terminal could be drawn on")
+    columns: int | None = option(None, "columns (default: 10, or more if the expression needs it)")
+    speed: float = option(4.0, "steps per second, from 0.5 to 1000; a GIF plays at most 50")
+    plain: bool = option(False, "print lines of text instead of drawing in the terminal")
     gif: Path | None = option(None, "write an animation")
     mp4: Path | None = option(None, "write a film; needs ffmpeg")
-    svg: Path | None = option(None, "write one picture of vectors: --frame chooses which")
+    svg: Path | None = option(None, "write a vector graphic of one step, see --frame")
     trace: Path | None = option(None, "write every step as JSON")
-    html: Path | None = option(None, "write a page in which visitors watch the network, offline")
+    html: Path | None = option(None, "write a web page that plays the network offline")
     frame: int | None = option(None, "step that --svg shows (default: the last)")
-    width: int | None = option(None, "pixels across a --gif or --mp4 (default: as drawn)")
+    width: int | None = option(None, "width of --gif and --mp4 in pixels (default: as drawn)")
 
     def __post_init__(self) -> None:
         if sum((self.run is not None, self.teacher, self.human)) > 1:
             raise ValueError("--run, --teacher and --human exclude one another: give one of them")
-        if self.human and (self.exports.paths or self.html):
+        if self.human and (self.films or self.html):
             raise ValueError("--human writes no files: leave it out, or leave the files out")
-        if not 0 < self.speed <= 1000:
-            raise ValueError(f"speed={self.speed} is not allowed: give 0.5 to 1000")
+        if self.teacher and self.html:
+            raise ValueError("--html shows a network: leave --teacher out")
+        check_number("speed", self.speed, SPEEDS[0], SPEEDS[-1])
+        if self.width is not None:
+            check_integer("width", self.width, 160, 3840)
+        if self.frame is not None:
+            check_integer("frame", self.frame, 0)
+        for path in (*self.films.values(), self.html):
+            if path is not None and path.is_dir():
+                raise ValueError(f"{path} is a directory: give the name of a file")
 
     @property
-    def exports(self) -> Exports:
-        return Exports(self.gif, self.mp4, self.svg, self.trace, self.frame, self.width, self.speed)
+    def films(self) -> dict[str, Path]:
+        """The files of a game to write, by format."""
+        paths = {"trace": self.trace, "svg": self.svg, "gif": self.gif, "mp4": self.mp4}
+        return {kind: path for kind, path in paths.items() if path is not None}
+
+    @property
+    def config(self) -> AbacusConfig:
+        """The configuration, as far as the command line says; a policy may have another."""
+        base = DEFAULT_BASE if self.base is None else self.base
+        return config_for(self.expression, base, columns=self.columns)
 
 
 def main(options: Options) -> int:
-    """Plays, and tells how it came out."""
-    exports = options.exports
-    if options.human:
-        return _human(options)
+    """Play, and print the result."""
     if options.html is not None:
         _write_page(options, options.html)
-        if not exports.paths:
+        if not options.films:
             return 0
-    config, player = _config_and_player(options)
-    if exports.paths:
-        game = export(lambda: Game(config), player, exports)
-        for path in exports.paths:
-            print(f"wrote {shown_path(path)}")
-        return _tell(game)
-    game = Game(config)
-    if is_interactive() and not options.plain:
-        print("\n".join(picture(watch_in_terminal(game, player, options.speed))))
+    if options.human:
+        game = _play_by_hand(options)
     else:
-        for line in plain_lines(watch(game, player)):
-            print(line)
-    return _tell(game)
+        config, agent = _config_and_agent(options)
+        if options.films:
+            game = export(
+                lambda: Game(config), agent, options.films,
+                options.speed, options.width, options.frame,
+            )  # fmt: skip
+            for path in options.films.values():
+                print(f"wrote {relative_path(path)}")
+        else:
+            game = Game(config)
+            _watch(game, agent, options)
+    print(verdict(game))
+    return 0 if game.solved else 1
 
 
-def _config_and_player(options: Options) -> tuple[AbacusConfig, Player]:
-    # The expression is checked before anything slow is loaded.
-    config = config_for(options.expression, options.base or 5, columns=options.columns)
+def _config_and_agent(options: Options) -> tuple[AbacusConfig, Agent]:
+    config = options.config  # checks the expression before a policy is loaded, which is slow
     if options.teacher:
-        return config, TeacherPlayer()
-    player = network_player(options.run, options.trust)
-    layout = player.policy.layout
+        return config, ExpertAgent()
+    agent = NetworkAgent.load(options.run, options.trust)
+    layout = agent.policy.layout
     if options.base not in (None, layout.base):
         raise ValueError(
-            f"base={options.base} is not allowed: {player.name} knows base {layout.base}; leave "
-            "--base out, or watch --teacher"
+            f"base={options.base} is not allowed: {agent.name} was trained in base {layout.base}; "
+            "leave --base out, or give --teacher"
         )
     config = config_for(options.expression, layout.base, layout.frames, options.columns)
-    return config, player
+    return config, agent
 
 
 def _write_page(options: Options, path: Path) -> None:
-    if options.teacher:
-        raise ValueError("--html shows a network: leave --teacher out")
-    if path.is_dir():
-        raise IsADirectoryError(21, "Is a directory: give a file's name", str(path))
-    checked_expression(options.expression)
-    player = network_player(options.run, options.trust)
-    atomic_write_text(path, page(player.policy, options.expression, exactness(player.policy)))
-    print(f"wrote {shown_path(path)}")
+    check_expression(options.expression)
+    policy = NetworkAgent.load(options.run, options.trust).policy
+    atomic_write_text(path, play_page(policy, options.expression, certificate_text(policy)))
+    print(f"wrote {relative_path(path)}")
 
 
-def _human(options: Options) -> int:
-    config = config_for(options.expression, options.base or 5, columns=options.columns)
+def _watch(game: Game, agent: Agent, options: Options) -> None:
+    if is_interactive() and not options.plain:
+        print("\n".join(picture(watch_in_terminal(game, agent, options.speed))))
+    else:
+        for line in plain_lines(moments_of(game, agent)):
+            print(line)
+
+
+def _play_by_hand(options: Options) -> Game:
+    game = Game(options.config, unlimited=True)
     if options.plain or not is_interactive():
         raise ValueError("--human needs a terminal with a keyboard: watch with --teacher instead")
-    game = Game(config, patient=True)
     print("\n".join(picture(play_in_terminal(game))))
-    return _tell(game)
-
-
-def _tell(game: Game) -> int:
-    print(verdict(game))
-    return 0 if game.solved else 1
+    return game
 
 
 if __name__ == "__main__":

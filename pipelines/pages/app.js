@@ -4,12 +4,6 @@
 const SLICE = 10;
 /** Columns from which on values are written small, on several lines. */
 const LONG_VALUE = 20;
-const ILLEGAL = [
-  "the finger is on the first column", "the finger is on the last column",
-  "the finger is on the top row", "the finger is on the bottom row",
-  "the signpost is on the first column", "the signpost is on the last column",
-  "the gap is where the finger is already",
-];
 const VISITOR_KEYS = {
   ArrowLeft: Action.LEFT, ArrowRight: Action.RIGHT, ArrowUp: Action.UP, ArrowDown: Action.DOWN,
   ",": Action.SIGNPOST_LEFT, ".": Action.SIGNPOST_RIGHT, " ": Action.SLIDE, Enter: Action.SUBMIT,
@@ -175,7 +169,7 @@ class App extends Playback {
     const { game } = this;
     if (game.moments[this.index].end !== End.NONE) return this.message("It is over: undo, or compute another one.");
     game.goBackTo(this.index);
-    if (!game.abacus.isLegal(action)) return this.message(`Not possible: ${ILLEGAL[action]}.`);
+    if (!game.abacus.isLegal(action)) return this.message(`Not possible: ${ILLEGAL_REASONS[action]}.`);
     game.play(action);
     const wrong = game.moments[this.index].outcome < 0;
     this.goTo(this.index + 1);

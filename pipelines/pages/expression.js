@@ -9,10 +9,10 @@ function readExpression(typed, base) {
     throw new Error(`Only whole numbers joined by + and - can be computed here. ${tryThis}`);
   }
   const terms = [...text.matchAll(/([+-]?)\s*([0-9]+)/g)];
-  if (text.length > MOST_CHARACTERS || terms.some(([, , number]) => number.length > MOST_DIGITS)) {
+  if (text.length > MAX_CHARACTERS || terms.some(([, , number]) => number.length > MAX_DIGITS)) {
     throw new Error(
-      `That is too long for this page: at most ${MOST_DIGITS} digits a number and ` +
-      `${MOST_CHARACTERS} characters in all. ${tryThis}`,
+      `That is too long for this page: at most ${MAX_DIGITS} digits per number and ` +
+      `${MAX_CHARACTERS} characters in all. ${tryThis}`,
     );
   }
   return planFor(text.replace(/\s+/g, ""), terms, base, tryThis);

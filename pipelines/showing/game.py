@@ -1,9 +1,14 @@
-"""The abacus for an expression: as wide as it takes, and bad expressions refused in a line."""
+"""An abacus that computes an expression, the agents that play on it, and texts about both.
+
+The terminal, films and traces show the `Moment`s of a `Game`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,71 +22,82 @@ from abacus.render.view import AbacusView, view_of
 from abacus.rules import AbacusConfig, Action, End
 from abacus.tasks import EXAMPLE, Operation, digits_of, parse_expression, value_of
 from oracle.expert import expert_actions
+from pipelines.job.tables import counted
 
-#: The width that agents are trained on; a narrower abacus would only look strange.
+if TYPE_CHECKING:
+    from pipelines.learning.policy import AbacusPolicy
+
+DEFAULT_BASE = 5
+#: Fewest columns of an abacus: policies are trained on this width.
 USUAL_COLUMNS = 10
+#: A step budget that a person cannot exhaust.
+_UNLIMITED_STEPS = 2**40
+#: Longer values are abbreviated; Python refuses to convert more than a few thousand digits.
+_MAX_DIGITS = 1000
+_MAX_OPERAND_DIGITS = 24
+ILLEGAL_REASONS = {
+    Action.LEFT: "the finger is on the first column",
+    Action.RIGHT: "the finger is on the last column",
+    Action.UP: "the finger is on the top row",
+    Action.DOWN: "the finger is on the bottom row",
+    Action.SIGNPOST_LEFT: "the signpost is on the first column",
+    Action.SIGNPOST_RIGHT: "the signpost is on the last column",
+    Action.SLIDE: "the gap is already at the finger",
+}
+_FAILURES = {
+    End.EXPRESSION: "wrong",
+    End.BUDGET: "ran out of steps",
+    End.CAPACITY: "ran out of columns",
+    End.NONE: "stopped before the end",
+}
 
 
 def config_for(
-    expression: str, base: int = 5, frames: int = 3, columns: int | None = None
+    expression: str, base: int = DEFAULT_BASE, frames: int = 3, columns: int | None = None
 ) -> AbacusConfig:
-    """The world in which an expression is computed from 0; raises ValueError for a bad one."""
+    """Return the configuration in which an expression is computed, starting from 0.
+
+    Raise ValueError if the expression is malformed or goes below zero. An abacus without given
+    `columns` is wide enough.
+    """
     operations = parse_expression(expression)
-    _check_never_negative(operations)
-    return AbacusConfig(
-        columns=columns or max(USUAL_COLUMNS, columns_needed(operations, base)),
-        base=base,
-        frames=frames,
-        expression=expression,
-        # A mistake must not end the show: what comes out is compared with the truth.
-        on_error="continue",
-    )
-
-
-def columns_needed(operations: tuple[Operation, ...], base: int) -> int:
-    """Columns on which every operand leaves one free, and every running value fits."""
-    value, longest = 0, 1
-    for operation in operations:
-        value += operation.sign * operation.operand
-        longest = max(
-            longest, 1 + len(digits_of(operation.operand, base)), len(digits_of(value, base))
-        )
-    return max(2, longest)
-
-
-def true_value(operations: tuple[Operation, ...]) -> int:
-    """What the expression comes to."""
-    return sum(operation.sign * operation.operand for operation in operations)
-
-
-def _check_never_negative(operations: tuple[Operation, ...]) -> None:
-    value = 0
-    for number, operation in enumerate(operations, start=1):
-        value += operation.sign * operation.operand
+    for number, value in enumerate(_running_values(operations), start=1):
         if value < 0:
             raise ValueError(
                 f"the expression goes below zero at number {number}, and an abacus shows no "
                 f"negative value: give one that never does, such as {EXAMPLE}"
             )
+    if columns is None:
+        columns = max(USUAL_COLUMNS, columns_needed(operations, base))
+    # A mistake does not end the game: the value in the end is compared with the truth.
+    return AbacusConfig(
+        columns=columns, base=base, frames=frames, expression=expression, on_error="continue"
+    )
 
 
-if TYPE_CHECKING:
-    from pipelines.learning.policy import AbacusPolicy
+def columns_needed(operations: tuple[Operation, ...], base: int) -> int:
+    """Return the columns that hold every running value, and every operand with one to spare."""
+    operands = [1 + len(digits_of(operation.operand, base)) for operation in operations]
+    return max(*operands, *(len(digits_of(value, base)) for value in _running_values(operations)))
 
 
-class Player(Protocol):
-    """Anyone who can say how likely each action is; the likeliest is taken."""
+def _running_values(operations: tuple[Operation, ...]) -> list[int]:
+    return list(accumulate(operation.sign * operation.operand for operation in operations))
+
+
+class Agent(Protocol):
+    """Gives the probability of each action; the most probable one is taken."""
 
     @property
     def name(self) -> str: ...
 
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
-        """(8,): of the actions in the batch's only abacus; 0 for illegal ones."""
+        """Return an array of shape (8,) for a batch of one abacus; illegal actions have 0."""
         ...
 
 
-class TeacherPlayer:
-    """The teacher is always sure."""
+class ExpertAgent:
+    """Takes the expert's action with probability 1."""
 
     name = "the teacher"
 
@@ -90,15 +106,23 @@ class TeacherPlayer:
         return certain
 
 
-class NetworkPlayer:
-    """A policy's network, without its randomness."""
+class NetworkAgent:
+    """Gives the probabilities of a policy's network."""
 
     def __init__(self, name: str, policy: AbacusPolicy) -> None:
         self.name = name
         self.policy = policy
 
+    @classmethod
+    def load(cls, run: Path | None, trust: bool = False) -> NetworkAgent:
+        """Load the policy of a run, or the published one without a path."""
+        from pipelines.learning.policy_files import load_run
+
+        name = "the published policy" if run is None else f"the policy of {run.name or run}"
+        return cls(name, load_run(run, trust=trust))
+
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
-        import torch  # here: the teacher and a person play without it
+        import torch  # imported here: the expert and a person play without it
 
         rows = torch.from_numpy(batch.out.seen)
         with torch.no_grad():
@@ -107,57 +131,35 @@ class NetworkPlayer:
         return probabilities
 
 
-def network_player(run: Path | None, trust: bool = False) -> NetworkPlayer:
-    """The policy of a run, or the published one."""
-    from pipelines.learning.policy_files import load_run
-
-    name = "the published policy" if run is None else f"the policy of {run.name or run}"
-    return NetworkPlayer(name, load_run(run, trust=trust))
-
-
-#: More steps than anyone takes: a person who plays may think as long as he likes.
-_NO_BUDGET = 2**40
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Where in the expression the symbol shown stands.
-
-    `digit` counts from 0 and is None on an operation's symbol; `operation` is None once the
-    symbol after the last one is shown.
-    """
-
-    operation: Operation | None
-    digit: int | None
-    digits: int
-
-
 @dataclass(frozen=True)
 class Moment:
-    """What is seen before a step, and what is done then: nothing in the last moment."""
+    """The state before a step and the action taken in it, which the last moment does not have.
+
+    `reading` describes what the current symbol belongs to: `+567, digit 1 of 4`.
+    """
 
     view: AbacusView
     frames: tuple[int, ...]
-    reading: Reading
+    reading: str
     probabilities: tuple[float, ...] | None = None
     action: Action | None = None
 
     @property
     def probability(self) -> float | None:
-        """Of the action taken."""
+        """The probability of the action taken."""
         if self.action is None or self.probabilities is None:
             return None
         return self.probabilities[self.action]
 
 
 class Game:
-    """An abacus with an expression to compute."""
+    """One abacus with an expression to compute; `unlimited` removes the step budget."""
 
-    def __init__(self, config: AbacusConfig, *, patient: bool = False) -> None:
+    def __init__(self, config: AbacusConfig, *, unlimited: bool = False) -> None:
         self.config = config
         self.batch = AbacusBatch(config, num_envs=1, autoreset=False)
-        if patient:
-            self.batch.rules["step_budget"] = _NO_BUDGET
+        if unlimited:
+            self.batch.rules["step_budget"] = _UNLIMITED_STEPS
         self.batch.reset(seed=0)
 
     @property
@@ -174,17 +176,17 @@ class Game:
 
     @property
     def value(self) -> int:
-        """What the abacus shows."""
+        """The value that the abacus shows."""
         return value_of(self.batch.digits[0], self.config.base)
 
     @property
     def truth(self) -> int:
-        """What it has to show in the end."""
-        return true_value(self.config.program)
+        """The value of the expression."""
+        return _running_values(self.config.program)[-1]
 
     @property
     def solved(self) -> bool:
-        """Whether it is over, by itself, and shows the truth."""
+        """Whether the expression is finished and the abacus shows its value."""
         return self.end == End.EXPRESSION and self.value == self.truth
 
     @property
@@ -193,16 +195,15 @@ class Game:
         return masks
 
     @property
-    def went_wrong(self) -> bool:
+    def last_step_wrong(self) -> bool:
         """Whether the last step was a wrong slide or submit."""
         outcomes = self.batch.outcomes[0]
         return bool(outcomes[SLIDE_OUTCOME] < 0 or outcomes[SUBMIT_OUTCOME] < 0)
 
-    def hint(self) -> Action:
-        """What the teacher would do."""
+    def expert_action(self) -> Action:
         return Action(int(expert_actions(self.batch)[0]))
 
-    def do(self, action: Action) -> None:
+    def step(self, action: Action) -> None:
         self.batch.step(np.array([int(action)]))
 
     def moment(
@@ -216,80 +217,64 @@ class Game:
             action=action,
         )
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> str:
         scalars = self.batch.scalars[0]
-        digit, following = int(scalars["digit_index"]), int(scalars["program_next"])
-        program = self.config.program
-        if digit == ON_OPERATION_SYMBOL and int(scalars["end_after_reset"]) == End.EXPRESSION:
-            return Reading(None, None, 0)
-        shown = None if digit == ON_OPERATION_SYMBOL else digit
-        return Reading(program[following - 1], shown, int(scalars["operand_length"]))
+        digit = int(scalars["digit_index"])
+        resetting = digit == ON_OPERATION_SYMBOL
+        if resetting and int(scalars["end_after_reset"]) == End.EXPRESSION:
+            return "reset, then the end"
+        text = _operation_text(self.config.program[int(scalars["program_next"]) - 1])
+        if resetting:
+            return f"reset, then {text}"
+        return f"{text}, digit {digit + 1} of {int(scalars['operand_length'])}"
 
 
-def watch(game: Game, player: Player) -> Iterator[Moment]:
-    """The moments of a game; the player takes the step when the next one is asked for."""
+def moments_of(game: Game, agent: Agent) -> Iterator[Moment]:
+    """Yield the moments of a game; the agent takes its step when the next moment is asked for."""
     while not game.over:
-        probabilities = player.probabilities(game.batch)
+        probabilities = agent.probabilities(game.batch)
         action = Action(int(np.argmax(probabilities)))
         yield game.moment(probabilities, action)
-        game.do(action)
+        game.step(action)
     yield game.moment()
 
 
-#: Digits of a value that are written out; Python itself refuses a few thousand.
-_WRITTEN_OUT = 1000
-_OPERAND_LIMIT = 24
-
-_ENDS = {
-    End.EXPRESSION: "wrong",
-    End.BUDGET: "ran out of steps",
-    End.CAPACITY: "stopped: after a mistake, the next number does not fit",
-    End.NONE: "stopped before the end",
-}
-
-
 def action_words(action: Action) -> str:
+    """Return the name of an action for readers: `signpost left`."""
     return action.name.lower().replace("_", " ")
 
 
-def percent(probability: float) -> str:
-    """`99.98 %`; never 100 for what is not certain."""
+def probability_text(probability: float) -> str:
+    """Format a probability as `99.98 %`; only certainty is `100.00 %`."""
     shown = min(100 * probability, 99.99) if probability < 1 else 100.0
     return f"{shown:.2f} %"
 
 
 def decimal_text(value: int) -> str:
-    """The value with separators, or about as much where it is very long."""
-    if value < 10**_WRITTEN_OUT:
+    """Format a value with separators, or in scientific notation if it is very long."""
+    if value < 10**_MAX_DIGITS:
         return f"{value:,}"
-    return f"about {decimal_numeral(digits_of(value, 10), 10, _WRITTEN_OUT).text}"
+    return f"about {decimal_numeral(digits_of(value, 10), 10, _MAX_DIGITS).text}"
 
 
-def base_text(value: int, base: int, limit: int = _WRITTEN_OUT) -> str:
-    return base_numeral(digits_of(value, base), limit).text
-
-
-def operation_text(operation: Operation, limit: int = _OPERAND_LIMIT) -> str:
-    """`+567`, in decimal."""
-    operand = decimal_numeral(digits_of(operation.operand, 5), 5, limit).text
+@lru_cache
+def _operation_text(operation: Operation) -> str:
+    operand = decimal_numeral(digits_of(operation.operand, 5), 5, _MAX_OPERAND_DIGITS).text
     return f"{operation.symbol}{operand.replace(',', '')}"
 
 
-def reading_text(reading: Reading) -> str:
-    """What the symbol shown is a part of."""
-    if reading.operation is None:
-        return "reset, then the end"
-    if reading.digit is None:
-        return f"reset, then {operation_text(reading.operation)}"
-    return f"{operation_text(reading.operation)}, its digit {reading.digit + 1} of {reading.digits}"
-
-
 def verdict(game: Game) -> str:
-    """How it came out, in a line."""
-    base, steps = game.config.base, f"{game.steps:,} step{'s' if game.steps != 1 else ''}"
-    shown = f"{decimal_text(game.value)} ({base_text(game.value, base)} in base {base})"
-    truth = f"{decimal_text(game.truth)} ({base_text(game.truth, base)} in base {base})"
+    """Describe the result in one line: a few words, a colon, and the values."""
+    base = game.config.base
+
+    def text(value: int) -> str:
+        numeral = base_numeral(digits_of(value, base), _MAX_DIGITS).text
+        return f"{decimal_text(value)} ({numeral} in base {base})"
+
+    steps, shown = counted(game.steps, "step"), text(game.value)
     if game.solved:
-        return f"right in {steps}: the abacus shows {shown}, and that is the truth"
-    how = _ENDS[game.end]
-    return f"{how} after {steps}: the abacus shows {shown}, but the truth is {truth}"
+        return f"correct in {steps}: the abacus shows {shown}"
+    return (
+        f"{_FAILURES[game.end]} after {steps}: the abacus shows {shown}, "
+        f"the correct result is {text(game.truth)}"
+    )

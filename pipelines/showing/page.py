@@ -1,4 +1,4 @@
-"""The page: one file with the network's weights and the rules in it, that needs nothing else."""
+"""The web page in which visitors watch a network: one file, weights included, for offline use."""
 
 from __future__ import annotations
 
@@ -11,72 +11,68 @@ import numpy as np
 from abacus.tasks import EXAMPLE
 from oracle.exact.certificate import certify
 from pipelines.job.pages import render_page
-from pipelines.showing.game import USUAL_COLUMNS, config_for
+from pipelines.showing.game import ILLEGAL_REASONS, USUAL_COLUMNS, config_for
 
 if TYPE_CHECKING:
     from pipelines.learning.policy import AbacusPolicy
 
-FIRST_EXPRESSION = "1234+567-89"
-MOST_DIGITS, MOST_CHARACTERS = 1000, 4000
-#: Beyond these the set of all situations takes minutes to find.
-_LARGEST_CERTIFIED_BASE, _MOST_CERTIFIED_FRAMES = 5, 3
+MAX_DIGITS, MAX_CHARACTERS = 1000, 4000
+#: Above these, computing a certificate takes minutes.
+_MAX_CERTIFIED_BASE, _MAX_CERTIFIED_FRAMES = 5, 3
 
 
-def page(policy: AbacusPolicy, expression: str = "", about: str = "") -> str:
-    """The page as HTML; it starts with the expression."""
+def play_page(policy: AbacusPolicy, expression: str = "", about: str = "") -> str:
+    """Return the page as HTML; it starts with the expression, or with an example."""
     return render_page(
         "play.html",
         constants={
-            "EXAMPLE": FIRST_EXPRESSION,
-            "MOST_DIGITS": MOST_DIGITS,
-            "MOST_CHARACTERS": MOST_CHARACTERS,
+            "EXAMPLE": EXAMPLE.strip("'"),
+            "MAX_DIGITS": MAX_DIGITS,
+            "MAX_CHARACTERS": MAX_CHARACTERS,
             "USUAL_COLUMNS": USUAL_COLUMNS,
+            "ILLEGAL_REASONS": list(ILLEGAL_REASONS.values()),
         },
-        expression=checked_expression(expression),
-        policy=page_policy(policy, about),
+        expression=check_expression(expression),
+        policy=network_data(policy, about),
     )
 
 
-def checked_expression(expression: str) -> str:
-    """The expression, if the page can compute it; raises ValueError otherwise."""
-    text = "".join((expression or FIRST_EXPRESSION).split())
+def check_expression(expression: str) -> str:
+    """Return the expression without spaces; raise ValueError if the page cannot compute it."""
+    text = "".join((expression or EXAMPLE.strip("'")).split())
     config_for(text)
     longest = max(map(len, re.split(r"[+-]", text)))
-    if longest > MOST_DIGITS or len(text) > MOST_CHARACTERS:
+    if longest > MAX_DIGITS or len(text) > MAX_CHARACTERS:
         raise ValueError(
-            f"the expression is too long for the page: give at most {MOST_DIGITS} digits a number "
-            f"and {MOST_CHARACTERS} characters in all, such as {EXAMPLE}"
+            f"the expression is too long for the page: give at most {MAX_DIGITS} digits per number "
+            f"and {MAX_CHARACTERS} characters in all, such as {EXAMPLE}"
         )
     return text
 
 
-def exactness(policy: AbacusPolicy) -> str:
-    """What the certificate says of a policy, in a sentence for visitors."""
+def certificate_text(policy: AbacusPolicy) -> str:
+    """Return the result of the policy's certificate in a sentence for visitors."""
     layout = policy.layout
-    if layout.base > _LARGEST_CERTIFIED_BASE or layout.frames > _MOST_CERTIFIED_FRAMES:
+    if layout.base > _MAX_CERTIFIED_BASE or layout.frames > _MAX_CERTIFIED_FRAMES:
         return ""
     certificate = certify(policy, base=layout.base, frames=layout.frames, counterexamples=0)
+    observations = f"{certificate.observations:,} observations that the teacher can meet"
     if certificate.exact:
-        return (
-            f"It was asked about all {certificate.observations:,} situations that the teacher can "
-            "ever meet, and gives the teacher's answer in every one: it is right at any length."
-        )
+        return f"It agrees with the teacher on all {observations}, so it is exact at any length."
     return (
-        f"In {certificate.disagreements:,} of the {certificate.observations:,} situations that the "
-        "teacher can meet it does something else than the teacher: expect mistakes."
+        f"It disagrees with the teacher on {certificate.disagreements:,} of the {observations}: "
+        "expect mistakes."
     )
 
 
-def page_policy(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
-    """The network as the page reads it: layers from first to last, weights row by row."""
+def network_data(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
+    """Return the network for the page: layers from first to last, weights row by row."""
     from torch import nn
 
     from pipelines.learning.networks import LOGIT_BOUND, CompactNetwork
 
     if not isinstance(policy.network, CompactNetwork):
-        raise ValueError(
-            "--html takes a compact network: the paper's is a thousand times too large"
-        )
+        raise ValueError("--html needs a compact network: others are too large for a page")
     layers = [layer for layer in policy.network.actor if isinstance(layer, nn.Linear)]
     numbers = [
         tensor.detach().cpu().numpy().astype("<f4").ravel()

@@ -1,4 +1,4 @@
-"""A game as a GIF, a film, a picture and a trace: what is in the files, and that they are whole."""
+"""A game as a GIF, an MP4, an SVG and a trace: the content of the files."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pipelines.job.command_line import run
 from pipelines.play import EXAMPLE, Options, main
 from pipelines.showing.films import moment_pixels, moment_scene, palette_colours
 from pipelines.showing.game import (
+    ExpertAgent,
     Game,
-    TeacherPlayer,
     columns_needed,
     config_for,
     decimal_text,
-    percent,
+    moments_of,
+    probability_text,
     verdict,
-    watch,
 )
 
 EXPRESSION, STEPS = "34+29-8", 58
 
 
-def play(*arguments: str | Path) -> int:
+def play(*arguments: str | float | Path) -> int:
     return run(main, Options, "", EXAMPLE, [EXPRESSION, "--teacher", *map(str, arguments)])
 
 
@@ -44,20 +44,29 @@ def test_a_gif_shows_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert len(frames) == STEPS + 1
     assert durations[:-1] == [200] * STEPS
     assert durations[-1] == 3200
-    game, player = Game(config_for(EXPRESSION)), TeacherPlayer()
-    for frame, moment in zip(frames, watch(game, player), strict=True):
-        scene = moment_scene(moment, player.name, verdict(game), game.solved)
+    game, agent = Game(config_for(EXPRESSION)), ExpertAgent()
+    for frame, moment in zip(frames, moments_of(game, agent), strict=True):
+        scene = moment_scene(moment, agent.name, verdict(game), game.solved)
         assert np.abs(frame - moment_pixels(scene, 300)).mean() < 3
 
 
-def test_the_picture_of_the_readme_is_small_and_of_the_same_game() -> None:
+@pytest.mark.parametrize("speed", [0.5, 6, 30])
+def test_a_gif_plays_at_the_speed_asked_for(tmp_path: Path, speed: float) -> None:
+    path = tmp_path / "play.gif"
+    assert play("--gif", path, "--speed", speed, "--width", "160") == 0
+    with Image.open(path) as film:
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(film)]
+    assert sum(durations[:-1]) / 1000 == pytest.approx(STEPS / speed, abs=0.01)
+
+
+def test_the_readme_animation_is_small_and_shows_this_game() -> None:
     path = Path(__file__).parents[3] / "docs" / "images" / "play.gif"
     assert path.stat().st_size < 600_000
     with Image.open(path) as film:
         assert film.n_frames == STEPS + 1  # type: ignore[attr-defined]
 
 
-def test_a_films_palette_has_room() -> None:
+def test_the_palette_leaves_room_for_transparency() -> None:
     assert len(palette_colours()) % 3 == 0
     assert len(palette_colours()) // 3 <= 255
 
@@ -67,15 +76,15 @@ def test_an_mp4_is_as_long_as_the_game(tmp_path: Path) -> None:
     path = tmp_path / "play.mp4"
     assert play("--mp4", path, "--speed", "20", "--width", "301") == 0
     probe = ["ffprobe", "-v", "error", "-show_entries", "stream=width,duration,codec_name"]
-    told = subprocess.run(
+    probed = subprocess.run(
         [*probe, "-of", "json", str(path)], capture_output=True, text=True, check=True
     )
-    (stream,) = json.loads(told.stdout)["streams"]
+    (stream,) = json.loads(probed.stdout)["streams"]
     assert (stream["codec_name"], stream["width"]) == ("h264", 302)
     assert float(stream["duration"]) == pytest.approx((STEPS + 1) / 20 + 3, abs=0.1)
 
 
-def test_without_an_encoder_a_line_says_what_to_do(
+def test_a_missing_encoder_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -84,17 +93,17 @@ def test_without_an_encoder_a_line_says_what_to_do(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_svg_shows_the_step_asked_for(tmp_path: Path) -> None:
+def test_an_svg_shows_the_requested_step(tmp_path: Path) -> None:
     path = tmp_path / "play.svg"
     assert play("--svg", path, "--frame", "28") == 0
     texts = [element.text for element in ET.parse(path).iter() if element.text]
     assert "step 28" in texts
     assert "next action of the teacher" in texts
     assert play("--svg", path) == 0
-    assert "and that is the truth" in path.read_text()
+    assert "the abacus shows 55 (210 in base 5)" in path.read_text()
 
 
-def test_a_step_that_there_is_not_leaves_the_old_file(
+def test_a_step_beyond_the_end_keeps_the_old_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "play.svg"
@@ -105,7 +114,7 @@ def test_a_step_that_there_is_not_leaves_the_old_file(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_trace_can_be_played_again(tmp_path: Path) -> None:
+def test_a_trace_can_be_replayed(tmp_path: Path) -> None:
     path = tmp_path / "play.json"
     assert play("--trace", path) == 0
     trace = json.loads(path.read_text())
@@ -119,20 +128,23 @@ def test_a_trace_can_be_played_again(tmp_path: Path) -> None:
         assert step["symbol"] == moment.view.symbol_text
         if step["action"] is not None:
             assert step["probability"] == 1.0
-            game.do(Action[step["action"]])
+            game.step(Action[step["action"]])
     assert game.solved
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gif", "."], "Is a directory: give a file's name"),
-        (["--gif", "x.gif", "--width", "5"], "width=5 is not allowed: give 160 to 3840"),
+        (["--gif", "."], ". is a directory: give the name of a file"),
+        (
+            ["--gif", "x.gif", "--width", "5"],
+            "width=5 is not allowed: give an integer from 160 to 3840",
+        ),
         (["--svg", "x.svg", "--frame", "-1"], "frame=-1 is not allowed"),
         (["--svg", "x.svg", "--columns", "3"], "too many digits"),
     ],
 )
-def test_bad_arguments_are_said_in_a_line(
+def test_bad_arguments_are_reported_in_one_line(
     arguments: list[str],
     message: str,
     tmp_path: Path,
@@ -141,9 +153,9 @@ def test_bad_arguments_are_said_in_a_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert play(*arguments) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert len(said.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -154,9 +166,11 @@ def test_the_abacus_is_wide_enough() -> None:
     assert config_for("9" * 300).columns == 431
 
 
-def test_very_long_values_are_described() -> None:
+def test_very_long_values_are_abbreviated() -> None:
     assert decimal_text(1234567) == "1,234,567"
     assert decimal_text(10**5000) == "about 1.00e+5000"
     game = Game(config_for("9" * 5000))
     assert "about 1.00e+5000" in verdict(game)
-    assert (percent(1.0), percent(0.99999999), percent(0.25)) == ("100.00 %", "99.99 %", "25.00 %")
+    assert [probability_text(p) for p in (1.0, 0.99999999, 0.25)] == [
+        "100.00 %", "99.99 %", "25.00 %",
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ from pipelines.learning.policy import new_policy
 from pipelines.learning.policy_files import save_policy
 from pipelines.play import EXAMPLE, Options, main
 from pipelines.showing.game import action_words
-from pipelines.showing.page import MOST_CHARACTERS, MOST_DIGITS, page, page_policy
+from pipelines.showing.page import MAX_CHARACTERS, MAX_DIGITS, network_data, play_page
 from tests.pipelines.browser import CHROMIUM, Browser
 
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
@@ -37,7 +37,7 @@ def shared() -> Iterator[Browser]:
 def browser(shared: Browser, tmp_path: Path) -> Browser:
     """A fresh page of an untrained network, before anything is computed."""
     path = tmp_path / "page.html"
-    atomic_write_text(path, page(new_policy("compact", 5, 3), EXPRESSION))
+    atomic_write_text(path, play_page(new_policy("compact", 5, 3), EXPRESSION))
     shared.errors.clear()
     shared.requests.clear()
     shared.resize(1100, 900)
@@ -158,8 +158,8 @@ def test_the_network_goes_on_where_the_visitor_left(browser: Browser) -> None:
         ("1.5+2", "Only whole numbers joined by + and - can be computed here. Try 1234+567-89."),
         ("1++2", "Only whole numbers joined by + and - can be computed here. Try 1234+567-89."),
         ("3-5", "That goes below zero at -5, which an abacus cannot show. Try 1234+567-89."),
-        ("9" * 1001, "That is too long for this page: at most 1000 digits a number"),
-        ("1+" * 2000 + "11", "That is too long for this page: at most 1000 digits a number"),
+        ("9" * 1001, "That is too long for this page: at most 1000 digits per number"),
+        ("1+" * 2000 + "11", "That is too long for this page: at most 1000 digits per number"),
     ],
 )
 def test_bad_input_is_said_in_the_page(browser: Browser, typed: str, problem: str) -> None:
@@ -221,16 +221,16 @@ def test_everything_one_can_press_has_a_name(browser: Browser) -> None:
 
 
 def test_the_page_and_python_use_the_same_words() -> None:
-    html = page(new_policy("compact", 5, 3))
+    html = play_page(new_policy("compact", 5, 3))
     assert all(f'"{action_words(action)}"' in html for action in Action)
-    assert f"MOST_DIGITS = {MOST_DIGITS};" in html
-    assert f"MOST_CHARACTERS = {MOST_CHARACTERS};" in html
+    assert f"MAX_DIGITS = {MAX_DIGITS};" in html
+    assert f"MAX_CHARACTERS = {MAX_CHARACTERS};" in html
     assert "{{" not in html.replace("${{", "")
 
 
 def test_the_weights_in_the_page_are_the_policys() -> None:
     policy = new_policy("compact", 5, 3)
-    written = page_policy(policy, "</script>")
+    written = network_data(policy, "</script>")
     assert written["layers"] == [[80, 256], [256, 256], [256, 8]]
     assert len(written["weights"]) == 4 * -(-4 * 88_584 // 3)
     assert "</script>" not in json.dumps(written).replace("</", "<\\/")
@@ -239,7 +239,7 @@ def test_the_weights_in_the_page_are_the_policys() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["9" * 1001], "too long for the page: give at most 1000 digits a number"),
+        (["9" * 1001], "too long for the page: give at most 1000 digits per number"),
         (["3-5"], "goes below zero"),
         (["x"], "such as '1234+567-89'"),
         (["3", "--teacher"], "--html shows a network"),
@@ -251,9 +251,9 @@ def test_a_page_that_cannot_be_made_is_said_in_a_line(
 ) -> None:
     path = tmp_path / "page.html"
     assert run(main, Options, "", EXAMPLE, [*arguments, "--html", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert len(said.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
     assert not path.exists()
 
 
@@ -264,4 +264,4 @@ def test_the_job_writes_a_page_that_starts_with_the_expression(tmp_path: Path) -
     assert run(main, Options, "", EXAMPLE, arguments) == 0
     html = path.read_text()
     assert 'value="12+34"' in html
-    assert "of the 99,784 situations that the teacher can meet it does something else" in html
+    assert "of the 99,784 observations that the teacher can meet: expect mistakes" in html

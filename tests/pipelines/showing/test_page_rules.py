@@ -19,7 +19,7 @@ from oracle.files import atomic_write_text
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_run
 from pipelines.showing.game import Game, config_for
-from pipelines.showing.page import page
+from pipelines.showing.page import play_page
 from tests.pipelines.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
@@ -29,14 +29,14 @@ EXPRESSIONS = 300
 
 @pytest.fixture(scope="module")
 def policy() -> AbacusPolicy:
-    """The published one: its page is the one that people are given."""
+    """The published policy, whose page is the one that visitors get."""
     return load_run()
 
 
 @pytest.fixture(scope="module")
 def browser(policy: AbacusPolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     path = tmp_path_factory.mktemp("page") / "page.html"
-    atomic_write_text(path, page(policy))
+    atomic_write_text(path, play_page(policy))
     with Browser(seconds=120) as browser:
         browser.open(path)
         browser.run(DRIVER)
@@ -44,7 +44,7 @@ def browser(policy: AbacusPolicy, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def random_expression(rng: np.random.Generator, longest: int) -> str:
-    """Terms of any length up to the longest; the running value stays at 0 or more."""
+    """Return terms of up to `longest` digits whose running value never is negative."""
     text, value = "", 0
     for _ in range(rng.integers(1, 5)):
         operand = _operand(rng, longest)
@@ -78,7 +78,7 @@ def expressions(count: int, seed: int) -> list[str]:
 
 
 class Replay:
-    """A game of Python's that follows the page's actions and checks what it says of each."""
+    """A game in Python that takes the page's actions and compares every state."""
 
     def __init__(self, expression: str) -> None:
         self.game = Game(config_for(expression))
@@ -92,37 +92,39 @@ class Replay:
         assert step[frames : frames + 2] == [scalars["symbol"], scalars["operation"]]
         assert step[frames + 2] == sum(1 << k for k in range(8) if self.game.masks[k])
 
-    def do(self, step: list[int]) -> None:
-        self.game.do(Action(step[-1]))
+    def step(self, step: list[int]) -> None:
+        self.game.step(Action(step[-1]))
 
-    def check_end(self, told: dict[str, Any]) -> None:
-        assert told["columns"] == self.game.config.columns
-        assert told["last"] == self.game.batch.history[0].tolist()
-        assert told["end"] == self.game.end.name
-        assert told["value"] == str(self.game.value)
-        assert told["truth"] == str(self.game.truth)
-        assert told["numeral"] == numeral(self.game.value, 5)
+    def check_end(self, result: dict[str, Any]) -> None:
+        assert result["columns"] == self.game.config.columns
+        assert result["last"] == self.game.batch.history[0].tolist()
+        assert result["end"] == self.game.end.name
+        assert result["value"] == str(self.game.value)
+        assert result["truth"] == str(self.game.truth)
+        assert result["numeral"] == numeral(self.game.value, 5)
 
 
 def played(browser: Browser, texts: list[str], player: str) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = browser.run(f"playAll({json.dumps(texts)}, {json.dumps(player)})")
-    assert len(told) == len(texts)
-    return told
+    results: list[dict[str, Any]] = browser.run(
+        f"playAll({json.dumps(texts)}, {json.dumps(player)})"
+    )
+    assert len(results) == len(texts)
+    return results
 
 
 def test_the_network_plays_in_the_page_as_in_python(browser: Browser, policy: AbacusPolicy) -> None:
     texts = expressions(EXPRESSIONS, seed=1)
     rows, masks, actions, shares = [], [], [], []
-    for text, told in zip(texts, played(browser, texts, "network"), strict=True):
+    for text, result in zip(texts, played(browser, texts, "network"), strict=True):
         replay = Replay(text)
-        for step in told["steps"]:
+        for step in result["steps"]:
             replay.check(step)
             rows.append(replay.game.batch.out.seen[0].copy())
             masks.append(replay.game.masks.copy())
             actions.append(step[-1])
-            replay.do(step)
-        replay.check_end(told)
-        shares += told["extra"]
+            replay.step(step)
+        replay.check_end(result)
+        shares += result["extra"]
     assert len(actions) > 20_000
     with torch.no_grad():
         log_probs = policy.log_probs(torch.from_numpy(np.array(rows)), np.array(masks))
@@ -131,46 +133,46 @@ def test_the_network_plays_in_the_page_as_in_python(browser: Browser, policy: Ab
     assert np.abs(taken - np.array(shares)).max() < 1e-4
 
 
-def test_the_teacher_answers_in_the_page_as_in_python(browser: Browser) -> None:
+def test_the_teacher_acts_in_the_page_as_in_python(browser: Browser) -> None:
     texts = expressions(60, seed=2)
-    for text, told in zip(texts, played(browser, texts, "teacher"), strict=True):
+    for text, result in zip(texts, played(browser, texts, "teacher"), strict=True):
         replay = Replay(text)
-        for step in told["steps"]:
+        for step in result["steps"]:
             replay.check(step)
             assert step[-1] == expert_actions(replay.game.batch)[0]
-            replay.do(step)
-        replay.check_end(told)
+            replay.step(step)
+        replay.check_end(result)
         assert replay.game.solved
 
 
-def test_mistakes_are_judged_in_the_page_as_in_python(browser: Browser) -> None:
-    """Any actions, legal or not: rules, outcomes, ends and the teacher's way back."""
+def test_the_page_judges_mistakes_as_python_does(browser: Browser) -> None:
+    """Any actions, legal or not: rules, outcomes, ends and the teacher's action after each."""
     rng = np.random.default_rng(3)
-    games = [(text, *_stumbling(text, rng)) for text in expressions(150, seed=4)]
-    told_of_all = browser.run(f"replayAll({json.dumps([game[:2] for game in games])})")
+    games = [(text, *_random_walk(text, rng)) for text in expressions(150, seed=4)]
+    results = browser.run(f"replayAll({json.dumps([game[:2] for game in games])})")
     ends = set()
-    for (text, actions, outcomes), told in zip(games, told_of_all, strict=True):
+    for (text, actions, outcomes), result in zip(games, results, strict=True):
         replay = Replay(text)
-        assert [step[-1] for step in told["steps"]] == actions
-        for step in told["steps"]:
+        assert [step[-1] for step in result["steps"]] == actions
+        for step in result["steps"]:
             replay.check(step)
-            replay.do(step)
-        replay.check_end(told)
-        assert told["extra"] == outcomes
-        ends.add(told["end"])
+            replay.step(step)
+        replay.check_end(result)
+        assert result["extra"] == outcomes
+        ends.add(result["end"])
     assert ends >= {"EXPRESSION", "CAPACITY", "BUDGET"}
 
 
-def _stumbling(text: str, rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Actions of one who follows the teacher but for a share of steps; what Python says of them."""
+def _random_walk(text: str, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Return the expert's actions with a share of random ones, and the outcomes in Python."""
     game, lost = Game(config_for(text)), rng.choice([0.02, 0.1, 0.3, 1.0])
     actions: list[int] = []
     outcomes: list[int] = []
     while not game.over and len(actions) < 400:
-        action = int(rng.integers(8)) if rng.random() < lost else int(game.hint())
-        game.do(Action(action))
+        action = int(rng.integers(8)) if rng.random() < lost else int(game.expert_action())
+        game.step(Action(action))
         judged = game.batch.outcomes[0]
         actions.append(action)
         outcomes.append(int(judged[SLIDE_OUTCOME]) + int(judged[SUBMIT_OUTCOME]))
-        outcomes.append(-1 if game.over else int(game.hint()))
+        outcomes.append(-1 if game.over else int(game.expert_action()))
     return actions, outcomes

@@ -1,4 +1,4 @@
-"""Playing in a terminal, through a terminal: keys, speed, pause, and the terminal given back."""
+"""Watching and playing in a pseudo-terminal: keys, speed, pauses, and restoring the terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from pipelines.job.command_line import run
 from pipelines.play import EXAMPLE, Options, main
+from pipelines.showing import terminal
+from pipelines.showing.game import ExpertAgent, Game, config_for
 from pipelines.showing.terminal import SPEEDS, Pace, bar, columns_that_fit, key_names
 from tests.pipelines.showing.terminal_session import TerminalSession
 
@@ -20,9 +22,9 @@ def play(*arguments: str) -> int:
     return run(main, Options, "", EXAMPLE, arguments)
 
 
-def test_a_watcher_pauses_steps_and_quits() -> None:
+def test_watching_can_be_paused_stepped_and_quit() -> None:
     with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "1") as session:
-        session.wait_for("1 steps a second")
+        session.wait_for("1 steps/s")
         session.press(" ")
         paused = session.wait_for("paused")
         step = int(re.findall(r"step (\d+)", paused)[-1])
@@ -39,23 +41,23 @@ def test_a_watcher_pauses_steps_and_quits() -> None:
         assert "\x1b[?25h" in session.raw
 
 
-def test_a_watcher_speeds_up_and_sees_the_truth() -> None:
+def test_watching_faster_to_the_end() -> None:
     with TerminalSession("pipelines.play", "34+29-8", "--teacher") as session:
-        session.wait_for("4 steps a second")
+        session.wait_for("4 steps/s")
         session.press("+")
-        session.wait_for("8 steps a second")
+        session.wait_for("8 steps/s")
         session.press("-")
-        session.wait_for("4 steps a second")
+        session.wait_for("4 steps/s")
         session.press("+" * 5)
         end = session.wait_for("back to the shell")
-        assert "55 (210 in base 5), and that is the truth" in end
+        assert "correct in 58 steps: the abacus shows 55 (210 in base 5)" in end
         session.press("\r")
         assert session.wait_for_end() == 0
         assert session.modes == session.modes_before
 
 
 @pytest.mark.parametrize(("ended_by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_gives_the_terminal_back(ended_by: signal.Signals, status: int) -> None:
+def test_a_signal_restores_the_terminal(ended_by: signal.Signals, status: int) -> None:
     with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
         session.wait_for("q quit")
         session.process.send_signal(ended_by)
@@ -65,7 +67,7 @@ def test_a_signal_gives_the_terminal_back(ended_by: signal.Signals, status: int)
         assert "Traceback" not in session.raw
 
 
-def test_it_can_be_put_aside_and_taken_up_again() -> None:
+def test_a_game_can_be_suspended_and_continued() -> None:
     with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
         session.wait_for("q quit")
         session.press(" ")
@@ -83,7 +85,7 @@ def test_it_can_be_put_aside_and_taken_up_again() -> None:
         assert session.modes == session.modes_before
 
 
-def test_a_narrow_and_low_terminal_is_drawn_within_its_lines() -> None:
+def test_a_small_terminal_is_not_overfilled() -> None:
     with TerminalSession("pipelines.play", "9" * 60, "--teacher", columns=40, rows=12) as session:
         session.wait_for("place")
         session.press("q")
@@ -92,64 +94,62 @@ def test_a_narrow_and_low_terminal_is_drawn_within_its_lines() -> None:
         assert all(frame.count("\r\n") < 12 for frame in frames)
 
 
-def test_a_usual_terminal_shows_the_action_and_the_keys() -> None:
+def test_a_terminal_of_24_lines_shows_the_action_and_the_keys() -> None:
     with TerminalSession("pipelines.play", "34", "--teacher", columns=80, rows=24) as session:
         shown = session.wait_for("q quit")
         assert "next down, 100.00 %" in shown
-        assert "reads +34, its digit 1 of 3" in shown
+        assert "reads +34, digit 1 of 3" in shown
         session.press(RIGHT_ARROW)
         session.wait_for("paused")
         session.press("q")
         assert session.wait_for_end() == 1
 
 
-def test_a_person_plays_with_hints() -> None:
+def test_playing_by_hand_with_hints() -> None:
     with TerminalSession("pipelines.play", "1", "--human") as session:
         session.wait_for("q quit")
         for keys, answer in [
-            ("h", "The teacher would: down"),
+            ("h", "The teacher's action: down"),
             (LEFT_ARROW, "Illegal: the finger is on the first column"),
             (UP_ARROW, "Illegal: the finger is on the top row"),
-            (" ", "Illegal: the gap is where the finger is already"),
-            ("x", "No action is on x"),
+            (" ", "Illegal: the gap is already at the finger"),
+            ("x", "No action has the key x"),
             ("\r", "Done, but wrong: submit"),
         ]:
             session.press(keys)
             session.wait_for(answer)
         session.press("q")
         assert session.wait_for_end() == 1
-        assert "but the truth is 1 (1 in base 5)" in session.raw
+        assert "the correct result is 1 (1 in base 5)" in session.raw
 
 
-def test_a_person_can_get_it_right() -> None:
+def test_playing_by_hand_to_the_end() -> None:
     with TerminalSession("pipelines.play", "1", "--human") as session:
         session.wait_for("q quit")
         for keys in (DOWN_ARROW, " ", RIGHT_ARROW, "\r", LEFT_ARROW):
             session.press(keys)
             session.wait_for("Done")
         session.press("\r")
-        session.wait_for("right in 6 steps: the abacus shows 1")
+        session.wait_for("correct in 6 steps: the abacus shows 1")
         session.press("q")
         assert session.wait_for_end() == 0
 
 
-def test_without_a_terminal_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_plain_lines_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert play("34+29-8", "--teacher") == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     lines = shown.splitlines()
     assert lines[1].split() == ["0", "4", "down", "100.00", "%", "0,0", "0", "0", "0"]
-    assert lines[-1] == (
-        "right in 58 steps: the abacus shows 55 (210 in base 5), and that is the truth"
-    )
+    assert lines[-1] == "correct in 58 steps: the abacus shows 55 (210 in base 5)"
 
 
-def test_the_published_policy_plays_unless_told_otherwise(
+def test_the_published_policy_plays_by_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert play("1234+567-89") == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("right in 111 steps: the abacus shows 1,712 (23322 in base 5)")
+    assert last.startswith("correct in 111 steps: the abacus shows 1,712 (23322 in base 5)")
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,21 @@ def test_the_published_policy_plays_unless_told_otherwise(
         (["3", "--teacher", "--human"], "exclude one another"),
         (["3", "--run", "no/such/run"], "no/such/run holds no policy"),
         (["3", "--teacher", "--base", "11"], "base=11 is not allowed"),
+        (["3", "--teacher", "--base", "0"], "base=0 is not allowed"),
+        (["3", "--teacher", "--columns", "0"], "columns=0 is not allowed"),
         (["3", "--teacher", "--speed", "0"], "speed=0.0 is not allowed"),
+        (["3", "--teacher", "--speed", "0.4"], "speed=0.4 is not allowed"),
+        (["3", "--teacher", "--speed", "1001"], "speed=1001.0 is not allowed"),
     ],
 )
-def test_bad_input_is_said_in_a_line(
+def test_bad_input_is_reported_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert play(*arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 1
-    assert message in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert message in captured.err
 
 
 def test_keys_have_names() -> None:
@@ -181,13 +185,55 @@ def test_keys_have_names() -> None:
     ]  # fmt: skip
 
 
-def test_speed_stays_within_its_levels() -> None:
-    pace = Pace(3.9)
-    assert pace.seconds == 1 / 4
-    pace.change(-100)
-    assert pace.seconds == 1 / SPEEDS[0]
-    pace.change(100)
-    assert pace.text == "full speed"
+def test_keys_change_the_speed_within_its_limits() -> None:
+    pace = Pace(6)
+    assert pace.text == "6 steps/s"
+    pace.faster()
+    assert pace.speed == 8
+    pace = Pace(6)
+    pace.slower()
+    assert pace.speed == 4
+    for _ in range(20):
+        pace.slower()
+    assert pace.speed == SPEEDS[0]
+    for _ in range(20):
+        pace.faster()
+    assert (pace.speed, pace.text) == (SPEEDS[-1], "full speed")
+
+
+class FakeTerminal:
+    """Stands in for `Terminal` and for the clock: waiting for a key lets time pass."""
+
+    width, height = 80, 50
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __enter__(self) -> FakeTerminal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def draw(self, lines: list[str]) -> None:
+        self.now += 0.01
+
+    def key(self, seconds: float | None) -> None:
+        self.now += seconds or 0
+
+    def wait_for_quit(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("speed", [0.5, 6, 37.5])
+def test_a_game_plays_at_the_speed_asked_for(speed: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeTerminal()
+    monkeypatch.setattr(terminal, "Terminal", lambda: fake)
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: fake.now)
+    game = Game(config_for("34+29-8"))
+    terminal.watch_in_terminal(game, ExpertAgent(), speed)
+    # The verdict is drawn after the last step.
+    assert fake.now - 100 == pytest.approx(game.steps / speed + 0.01)
 
 
 def test_bars_and_columns_fit() -> None:
