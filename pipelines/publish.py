@@ -1,7 +1,7 @@
-"""Puts the best policy of a run where others find it, with a certificate made anew.
+"""Publish the best policy of a run, with a new certificate.
 
 Without --into, it becomes the policy that comes with the project, which `python -m
-pipelines.evaluate` uses when no run is given; that one has to be exact.
+pipelines.evaluate` uses when no run is given; this one must be exact.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from oracle.exact.certificate import certify
 from oracle.files import atomic_write_text
-from pipelines.job.command_line import argument, option, run, shown_path
+from pipelines.job.command_line import argument, option, relative_path, run
 from pipelines.learning.policy_files import (
     PUBLISHED_POLICY,
     RUN_POLICIES,
@@ -26,29 +26,29 @@ EXAMPLE = "python -m pipelines.publish runs/exact-compact-s0-1"
 
 @dataclass(frozen=True)
 class Options:
-    """What to publish, and where."""
+    """The run, and where its policy is published."""
 
-    run_folder: Path = argument("the run")
-    into: Path | None = option(None, "folder to write into; without it, the project's own policy")
+    run_folder: Path = argument("folder of the run")
+    into: Path | None = option(None, "folder to write to; the project's own policy by default")
 
 
 def main(options: Options) -> int:
-    """Certifies and writes."""
+    """Certify and write the policy."""
     source = options.run_folder / RUN_POLICIES[0]
     policy = load_policy(source)
     description = read_description(source)
     certificate = certify(policy, base=policy.layout.base, frames=policy.layout.frames)
     if options.into is None and not certificate.exact:
         raise ValueError(
-            f"the policy of {shown_path(options.run_folder)} is wrong on "
-            f"{certificate.disagreements:,} observations: the project's own has to be exact; give "
-            "--into for another folder"
+            f"the policy of {relative_path(options.run_folder)} is wrong on "
+            f"{certificate.disagreements:,} observations, and the project's own must be exact: "
+            "give --into for another folder"
         )
-    folder = options.into or PUBLISHED_POLICY
+    folder = PUBLISHED_POLICY if options.into is None else options.into
     save_policy(policy, folder, description["about"])
     atomic_write_text(folder / "certificate.json", certificate.to_json() + "\n")
     print(
-        f"written: {shown_path(folder)}, wrong on {certificate.disagreements:,} of "
+        f"written: {relative_path(folder)}, wrong on {certificate.disagreements:,} of "
         f"{certificate.observations:,} observations"
     )
     return 0

@@ -1,9 +1,9 @@
-"""Cloning: imitation's `BC` on the policy that PPO trains afterwards.
+"""Behavioural cloning with imitation's `BC`, of the policy that PPO trains afterwards.
 
-The loss is masked: it compares the teacher's action with what was legal, not with what no agent
-could do. Training goes over distinct observations (see `cloning_set`), under a learning rate that
-rises for a tenth of the way and then falls along a cosine. It stops when the held-out loss has not
-fallen for `patience` epochs, and keeps the weights with which that loss was lowest.
+The loss is a masked cross entropy, over the legal actions only. Training uses distinct observations
+(see `CloningSet`) and a learning rate that rises over the first tenth of the updates, then falls
+along a cosine. It stops when the held-out loss has not fallen for `patience` epochs, and keeps the
+weights with the lowest held-out loss.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from imitation.util.logger import HierarchicalLogger
 from stable_baselines3.common.logger import Logger
 
 from pipelines.learning.cloning_data import CloningBatches, CloningSet, split_masks
-from pipelines.learning.policy import AbacusPolicy, entropy, taken
+from pipelines.learning.networks import CHUNK
+from pipelines.learning.policy import AbacusPolicy, entropy, gather
 from pipelines.learning.settings import CloningSettings
 
-#: Part of the training in which the learning rate rises.
-RISING_PART = 0.1
-#: Samples asked at once when a whole set is scored.
-CHUNK = 8192
-#: Updates between the lines of BC's own log, which goes nowhere: ours has a line for an epoch.
+#: Fraction of the updates in which the learning rate rises.
+WARMUP = 0.1
+#: Disables the log of BC: ours has a line per epoch.
 NEVER = 10**9
 
 
 @dataclass(frozen=True)
 class EpochScore:
-    """A line of the learning curve."""
+    """Losses and held-out accuracy after an epoch."""
 
     epoch: int
     train_loss: float
@@ -43,11 +42,11 @@ class EpochScore:
 
 
 class MaskedLoss:
-    """The loss that BC asks for, over the legal actions; the critic is not run.
+    """Loss function for BC: cross entropy over the legal actions, without running the critic.
 
-    A part `smoothing` of the target is spread over all legal actions. It keeps the clone from
-    growing ever surer of what it has seen, and is what makes it right on what it has not: with
-    it, unseen observations went from 6 wrong to none.
+    Label smoothing spreads a part of the target over all legal actions. It keeps the clone from
+    becoming overconfident, and helps it to generalise: with it, the errors on unseen observations
+    fell from 6 to 0.
     """
 
     def __init__(self, smoothing: float) -> None:
@@ -58,23 +57,23 @@ class MaskedLoss:
     ) -> BCTrainingMetrics:
         rows, masks = split_masks(obs)
         log_probs = policy.log_probs(rows, masks)
-        right = taken(log_probs, acts)
+        expert_log_probs = gather(log_probs, acts)
         loss = smoothed_losses(log_probs, masks, acts, self.smoothing).mean()
         with torch.no_grad():
-            none = torch.zeros(())
+            zero = torch.zeros(())
             return BCTrainingMetrics(
-                neglogp=-right.mean(),
+                neglogp=-expert_log_probs.mean(),
                 entropy=entropy(log_probs).mean(),
-                ent_loss=none,
-                prob_true_act=right.exp().mean(),
-                l2_norm=none,
-                l2_loss=none,
+                ent_loss=zero,
+                prob_true_act=expert_log_probs.exp().mean(),
+                l2_norm=zero,
+                l2_loss=zero,
                 loss=loss,
             )
 
 
 class Cloning:
-    """A cloning in progress: `run` goes on to the end, `state` and `load_state` in between."""
+    """Trains a policy on a cloning set; `state` and `load_state` make it resumable."""
 
     def __init__(
         self,
@@ -95,14 +94,14 @@ class Cloning:
         self.bc = self._new_bc()
         self.curve: list[EpochScore] = []
         self.best_loss = math.inf
-        self.best_weights = _copied(policy)
+        self.best_weights = _copy_weights(policy)
         self._updates = 0
 
     def _new_bc(self) -> BC:
         bc = BC(
             observation_space=self.policy.observation_space,
             action_space=self.policy.action_space,
-            # BC draws from it in rollouts alone, and none are asked for.
+            # BC uses it for rollouts only, and makes none here.
             rng=np.random.default_rng(0),
             policy=self.policy,  # type: ignore[arg-type]
             demonstrations=self.batches,  # type: ignore[arg-type]
@@ -120,19 +119,13 @@ class Cloning:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or the held-out loss no longer falls."""
-        return self.epochs_done >= self.settings.epochs or self._epochs_since_best() >= (
-            self.settings.patience
-        )
-
-    def _epochs_since_best(self) -> int:
-        if not self.curve:
-            return 0
+        """Whether all epochs are done, or the last `patience` did not lower the held-out loss."""
         losses = [score.held_out_loss for score in self.curve]
-        return len(losses) - 1 - int(np.argmin(losses))
+        since_best = len(losses) - 1 - int(np.argmin(losses)) if losses else 0
+        return len(losses) >= self.settings.epochs or since_best >= self.settings.patience
 
     def run(self, after_epoch: Callable[[EpochScore], None] | None = None) -> list[EpochScore]:
-        """Clones to the end and leaves the best weights in the policy; returns the curve."""
+        """Train to the end, load the best weights into the policy, and return the curve."""
         self._set_learning_rate()
         while not self.finished:
             score = self._epoch()
@@ -144,7 +137,7 @@ class Cloning:
     def _epoch(self) -> EpochScore:
         self.policy.set_training_mode(True)
         with warnings.catch_warnings():
-            # BC logs its loss without detaching it, which torch remarks on.
+            # BC logs its loss without detaching it.
             warnings.filterwarnings("ignore", message="Converting a tensor with requires_grad")
             self.bc.train(
                 n_epochs=1,
@@ -158,7 +151,7 @@ class Cloning:
         score = EpochScore(self.epochs_done + 1, train_loss, loss, accuracy)
         if loss < self.best_loss:
             self.best_loss = loss
-            self.best_weights = _copied(self.policy)
+            self.best_weights = _copy_weights(self.policy)
         self.curve.append(score)
         self.logger.record("bc/neglogp", train_loss)
         self.logger.record("bc/held_out_loss", loss)
@@ -176,9 +169,9 @@ class Cloning:
             group["lr"] = self.settings.learning_rate * one_cycle(done)
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes, in plain values and tensors."""
+        """Return everything that training changes, as plain values and tensors."""
         return {
-            "policy": _copied(self.policy),
+            "policy": _copy_weights(self.policy),
             "best_weights": self.best_weights,
             "best_loss": self.best_loss,
             "optimizer": self.bc.optimizer.state_dict(),
@@ -188,7 +181,7 @@ class Cloning:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes back to where `state` was taken."""
+        """Restore what `state` returned."""
         self.policy.load_state_dict(state["policy"])
         self.best_weights = state["best_weights"]
         self.best_loss = state["best_loss"]
@@ -199,37 +192,35 @@ class Cloning:
 
 
 def one_cycle(done: float) -> float:
-    """The learning rate, as a part of its highest, when so much of the training is done."""
-    if done < RISING_PART:
-        return 0.04 + 0.96 * done / RISING_PART
-    return 0.5 * (1.0 + math.cos(math.pi * min((done - RISING_PART) / (1 - RISING_PART), 1.0)))
+    """Return the learning rate as a fraction of its peak, for the fraction of updates done."""
+    if done < WARMUP:
+        return 0.04 + 0.96 * done / WARMUP
+    return 0.5 * (1.0 + math.cos(math.pi * min((done - WARMUP) / (1 - WARMUP), 1.0)))
 
 
 def smoothed_losses(
     log_probs: torch.Tensor, masks: torch.Tensor, actions: torch.Tensor, smoothing: float
 ) -> torch.Tensor:
-    """(N,): the cross entropy to a target of which a part is spread over the legal actions."""
+    """Return the cross entropy of each row, with label smoothing over the legal actions."""
     spread = log_probs.masked_fill(~masks, 0.0).sum(dim=1) / masks.sum(dim=1)
-    return -((1 - smoothing) * taken(log_probs, actions) + smoothing * spread)
+    return -((1 - smoothing) * gather(log_probs, actions) + smoothing * spread)
 
 
 def score_set(
     policy: AbacusPolicy, data: CloningSet, smoothing: float = 0.0
 ) -> tuple[float, float]:
-    """(loss, accuracy) over the transitions that a set stands for, masked as the agent is."""
-    loss = right = 0.0
+    """Return the masked loss and accuracy on a set, weighted by the frequencies."""
+    loss = correct = 0.0
     policy.set_training_mode(False)
     with torch.no_grad():
-        for start in range(0, len(data), CHUNK):
-            part = slice(start, start + CHUNK)
-            log_probs = policy.log_probs(data.rows[part], data.masks[part])
-            counts = data.counts[part]
-            losses = smoothed_losses(log_probs, data.masks[part], data.actions[part], smoothing)
-            loss += float((losses * counts).sum())
-            right += float(((log_probs.argmax(dim=1) == data.actions[part]) * counts).sum())
+        for chunk in torch.arange(len(data)).split(CHUNK):
+            masks, actions, counts = data.masks[chunk], data.actions[chunk], data.counts[chunk]
+            log_probs = policy.log_probs(data.rows[chunk], masks)
+            loss += float((smoothed_losses(log_probs, masks, actions, smoothing) * counts).sum())
+            correct += float(((log_probs.argmax(dim=1) == actions) * counts).sum())
     total = float(data.counts.sum())
-    return loss / total, right / total
+    return loss / total, correct / total
 
 
-def _copied(policy: AbacusPolicy) -> dict[str, torch.Tensor]:
+def _copy_weights(policy: AbacusPolicy) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Which transitions look the same: one pass over coded observations with a table of those seen."""
+"""What is cloned: distinct observations of demonstrations, in minibatches for imitation's `BC`."""
 
 from __future__ import annotations
 
@@ -11,53 +11,95 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from abacus.checks import check_integer
 from abacus.hash_index import EMPTY, empty_slots, find_slot
 from abacus.kernel import ACTIONS, compiled
-from abacus.observation import frame_pixels
+from abacus.observation import observation_rows
 from abacus.rules import Action
 from oracle.demos.dataset import Demonstrations
-from oracle.demos.shards import FOLDER, record
+from oracle.demos.shards import default_path, record_demonstrations
 from oracle.files import lock
-from pipelines.job.command_line import shown_path
+from pipelines.job.command_line import relative_path
 from pipelines.learning.settings import Settings
 
 # numba types the compiled functions from the arguments that they meet.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
+#: Writes a line about the progress of a job.
+Log = Callable[[str], None]
+
 
 @dataclass(frozen=True)
-class Groups:
-    """Transitions by what they look like, in the order in which each look was first met."""
+class CloningSet:
+    """Distinct observations, the expert's action for each, action masks, and frequencies.
 
-    first: npt.NDArray[np.int64]  # (M,): the first transition that looks so
-    answers: npt.NDArray[np.int64]  # (M, 8): how often each action was the teacher's
-    masks: npt.NDArray[np.uint8]  # (M,): bits of what was legal in any of them
+    A mask allows what was legal in any transition with this observation: an edge out of view makes
+    an action illegal only sometimes, and the clone must not rely on it.
+    """
 
+    rows: torch.Tensor  # (M, row length) float32, without previous actions
+    actions: torch.Tensor  # (M,) int64: the most frequent action of the expert
+    masks: torch.Tensor  # (M, 8) bool
+    counts: torch.Tensor  # (M,) float32: transitions with this observation
 
-def group_transitions(
-    histories: npt.NDArray[np.int32],
-    symbols: npt.NDArray[Any],
-    operations: npt.NDArray[Any],
-    actions: npt.NDArray[Any],
-    masks: npt.NDArray[Any],
-) -> Groups:
-    """Groups transitions by frames, symbol and operation."""
-    capacity = 1 << 16
-    while True:
-        first = np.zeros(capacity, np.int64)
-        answers = np.zeros((capacity, ACTIONS), np.int64)
-        legal = np.zeros(capacity, np.uint8)
-        codes = np.zeros((capacity + 1, histories.shape[1] + 2), np.int32)
-        index = empty_slots(capacity), codes
-        count = _group(histories, symbols, operations, actions, masks, index, first, answers, legal)
-        if count >= 0:
-            return Groups(first[:count], answers[:count], legal[:count])
-        capacity *= 4
+    def __post_init__(self) -> None:
+        lengths = {len(self.rows), len(self.actions), len(self.masks), len(self.counts)}
+        if len(lengths) != 1:
+            raise ValueError(f"a cloning set of lengths {sorted(lengths)}: give one length")
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @classmethod
+    def from_demonstrations(cls, demonstrations: Demonstrations, frames: int) -> CloningSet:
+        """Return the distinct observations of demonstrations."""
+        columns = demonstrations.transitions
+        return cls.from_transitions(
+            demonstrations.config.base,
+            demonstrations.histories(frames=frames),
+            *(columns[name] for name in ("symbol", "operation", "action", "mask")),
+        )
+
+    @classmethod
+    def from_transitions(
+        cls,
+        base: int,
+        histories: npt.NDArray[np.int32],
+        symbols: npt.NDArray[Any],
+        operations: npt.NDArray[Any],
+        actions: npt.NDArray[Any],
+        masks: npt.NDArray[Any],
+    ) -> CloningSet:
+        """Return the distinct observations of transitions; masks are given as bits."""
+        capacity, count = 1 << 14, -1
+        while count < 0:
+            capacity *= 4
+            first = np.zeros(capacity, np.int64)
+            votes = np.zeros((capacity, ACTIONS), np.int64)
+            legal = np.zeros(capacity, np.uint8)
+            codes = np.zeros((capacity + 1, histories.shape[1] + 2), np.int32)
+            index = empty_slots(capacity), codes
+            count = _group(
+                histories, symbols, operations, actions, masks, index, first, votes, legal
+            )
+        first, votes, legal = first[:count], votes[:count], legal[:count]
+        rows = observation_rows(base, histories[first], symbols[first], operations[first])
+        bits = np.unpackbits(legal[:, None], axis=1, bitorder="little")
+        return cls(
+            rows=torch.from_numpy(rows),
+            actions=torch.from_numpy(votes.argmax(axis=1)),
+            masks=torch.from_numpy(bits.astype(np.bool_)),
+            counts=torch.from_numpy(votes.sum(axis=1).astype(np.float32)),
+        )
 
 
 @compiled
-def _group(histories, symbols, operations, actions, masks, index, first, answers, legal):
-    """Return the number of groups, or -1 if there is no room for them."""
+def _group(histories, symbols, operations, actions, masks, index, first, votes, legal):
+    """Group transitions by observation; return the number of groups, or -1 if there is no room.
+
+    `first` gets the first transition of each group, `votes` how often each action was the
+    expert's, `legal` the bits of the actions that were legal in any transition.
+    """
     slots, codes = index
     frames = histories.shape[1]
     count = 0
@@ -74,91 +116,21 @@ def _group(histories, symbols, operations, actions, masks, index, first, answers
             first[count] = row
             count += 1
         group = slots[slot]
-        answers[group, actions[row]] += 1
+        votes[group, actions[row]] += 1
         legal[group] |= masks[row]
     return count
 
 
-@dataclass(frozen=True)
-class CloningSet:
-    """Distinct observations, the teacher's answer to each, and what was legal.
-
-    `masks` has True for what was legal in any transition that looked so: an edge out of sight
-    makes an action illegal only sometimes, and the clone must not count on it.
-    """
-
-    rows: torch.Tensor  # (M, row length) float32, the previous action left at zeros
-    actions: torch.Tensor  # (M,) int64
-    masks: torch.Tensor  # (M, 8) bool
-    counts: torch.Tensor  # (M,) float32: transitions that looked so
-
-    def __len__(self) -> int:
-        return len(self.actions)
-
-    def __post_init__(self) -> None:
-        lengths = {len(self.rows), len(self.actions), len(self.masks), len(self.counts)}
-        if len(lengths) != 1:
-            raise ValueError(f"a cloning set of lengths {sorted(lengths)}: give one length")
-
-
-def distinct(demonstrations: Demonstrations, frames: int) -> CloningSet:
-    """The distinct observations of demonstrations."""
-    columns = demonstrations.transitions
-    return distinct_observations(
-        demonstrations.config.base,
-        demonstrations.histories(frames=frames),
-        *(columns[name] for name in ("symbol", "operation", "action", "mask")),
-    )
-
-
-def distinct_observations(
-    base: int,
-    histories: npt.NDArray[np.int32],
-    symbols: npt.NDArray[Any],
-    operations: npt.NDArray[Any],
-    actions: npt.NDArray[Any],
-    masks: npt.NDArray[Any],
-) -> CloningSet:
-    """Labelled observations, each once; where answers differ, the most frequent."""
-    groups = group_transitions(histories, symbols, operations, actions, masks)
-    first = groups.first
-    legal = np.unpackbits(groups.masks[:, None], axis=1, bitorder="little")
-    return CloningSet(
-        rows=observation_rows(base, histories[first], symbols[first], operations[first]),
-        actions=torch.from_numpy(groups.answers.argmax(axis=1)),
-        masks=torch.from_numpy(legal.astype(np.bool_)),
-        counts=torch.from_numpy(groups.answers.sum(axis=1).astype(np.float32)),
-    )
-
-
-def observation_rows(
-    base: int,
-    histories: npt.NDArray[np.integer],
-    symbols: npt.NDArray[Any],
-    operations: npt.NDArray[Any],
-) -> torch.Tensor:
-    """Coded observations as rows; no previous action."""
-    count = len(histories)
-    window = frame_pixels(base)[histories].reshape(count, -1)
-    symbol = np.eye(base + 2, dtype=np.float32)[symbols.astype(np.int64)]
-    operation = operations.astype(np.float32)[:, None]
-    previous = np.zeros((count, len(Action)), np.float32)
-    return torch.from_numpy(np.concatenate([window, symbol, operation, previous], axis=1))
-
-
 class CloningBatches:
-    """Batches for imitation's `BC`: an iterable that is shuffled anew in each pass.
+    """Minibatches for imitation's `BC`, shuffled in each epoch.
 
-    The last batch of a pass may be short. BC counts samples by its own batch size and would hold
-    a short one back, so the batches of a pass are of one size, and what does not fit is left for
-    the next shuffle.
+    All minibatches of an epoch have the same size, because BC counts samples by its own batch size
+    and would hold a smaller one back; the samples left over are skipped in this epoch.
     """
 
     def __init__(self, data: CloningSet, batch_size: int, generator: torch.Generator) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size!r} is not allowed: give 1 or more")
         self.data = data
-        self.batch_size = min(batch_size, len(data))
+        self.batch_size = min(check_integer("batch_size", batch_size, 1), len(data))
         self.generator = generator
         self._rows_and_masks = torch.cat([data.rows, data.masks.float()], dim=1)
 
@@ -166,71 +138,68 @@ class CloningBatches:
         return len(self.data) // self.batch_size
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield observations and actions; the masks are appended to the rows, see `split_masks`."""
         order = torch.randperm(len(self.data), generator=self.generator)
         for batch in range(len(self)):
-            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-            yield self.batch(picked)
-
-    def batch(self, picked: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The samples picked, as BC takes them: masks ride behind the rows, see `split_masks`."""
-        return {"obs": self._rows_and_masks[picked], "acts": self.data.actions[picked]}
+            chosen = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+            yield {"obs": self._rows_and_masks[chosen], "acts": self.data.actions[chosen]}
 
 
 def split_masks(rows_and_masks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows and masks of a batch: BC hands nothing but observations and actions to its loss."""
+    """Return rows and masks of a minibatch: BC passes only observations and actions to its loss."""
     return rows_and_masks[:, : -len(Action)], rows_and_masks[:, -len(Action) :] > 0
 
 
-Say = Callable[[str], None]
-
-
-def cloning_sets(settings: Settings, say: Say) -> tuple[CloningSet, CloningSet | None]:
-    """What is cloned, and what is held out; None of that where there is a single episode."""
-    demonstrations = open_demonstrations(settings, say)
-    validation = demonstrations.episodes["validation"]
-    train = distinct(demonstrations.train, settings.frames)
-    held_out = distinct(demonstrations.validation, settings.frames) if validation.any() else None
-    say(
+def load_cloning_sets(settings: Settings, log: Log) -> tuple[CloningSet, CloningSet | None]:
+    """Return the training set and the held-out set, which a single episode does not have."""
+    demonstrations = open_demonstrations(settings, log)
+    frames = settings.world.frames
+    train = CloningSet.from_demonstrations(demonstrations.train, frames)
+    held_out = None
+    if demonstrations.episodes["validation"].any():
+        held_out = CloningSet.from_demonstrations(demonstrations.validation, frames)
+    log(
         f"{settings.demo_operations:,} operations: {len(demonstrations):,} transitions, "
         f"{len(train):,} distinct observations to clone"
     )
     return train, held_out
 
 
-def open_demonstrations(settings: Settings, say: Say) -> Demonstrations:
-    """The first operations of the run's file."""
-    path = settings.demonstrations or recorded_file(settings, say)
+def open_demonstrations(settings: Settings, log: Log) -> Demonstrations:
+    """Return the first operations of the run's file, which is recorded if it does not exist."""
+    path = settings.demonstrations
+    if path is None:
+        path = recorded_file(settings, log)
     demonstrations = Demonstrations.open(path)
-    check_world(demonstrations, settings, path)
-    wanted, there = settings.demo_operations or 0, demonstrations.counts["operations"]
-    if wanted > there:
+    _check_world(demonstrations, settings, path)
+    available = demonstrations.counts["operations"]
+    if settings.demo_operations > available:
         raise ValueError(
-            f"{shown_path(path)} has {there:,} operations, and {wanted:,} are asked for: give "
-            f"--demo-operations {there} or a larger file"
+            f"{relative_path(path)} has {available:,} operations, fewer than demo_operations="
+            f"{settings.demo_operations:,}: give --demo-operations {available} or a larger file"
         )
-    return demonstrations.first(wanted)
+    return demonstrations.first(settings.demo_operations)
 
 
-def recorded_file(settings: Settings, say: Say) -> Path:
-    """The file for these settings, recorded if it is not there."""
+def recorded_file(settings: Settings, log: Log) -> Path:
+    """Return the file of demonstrations for these settings; record it if it does not exist."""
     recipe = settings.recipe()
-    path = FOLDER / recipe.file_name
-    # Several runs may want it at the same time: the first records it, the others wait.
+    path = default_path(recipe)
+    # Of several runs that need it at the same time, the first records it and the others wait.
     if not path.is_file():
         with lock(path.with_name(f".{path.name}.lock")):
             if not path.is_file():
-                say(f"recording {recipe.operations:,} operations into {path}")
-                record(recipe, path)
+                log(f"recording {recipe.operations:,} operations into {path}")
+                record_demonstrations(recipe, path)
     return path
 
 
-def check_world(demonstrations: Demonstrations, settings: Settings, path: Path) -> None:
-    """Raises where the demonstrations are of another abacus."""
-    world, recorded = settings.world(), demonstrations.config
+def _check_world(demonstrations: Demonstrations, settings: Settings, path: Path) -> None:
+    """Raise ValueError for demonstrations of another abacus."""
     for name in ("base", "columns"):
-        asked, there = getattr(world, name), getattr(recorded, name)
-        if asked != there:
+        value, recorded = getattr(settings.world, name), getattr(demonstrations.config, name)
+        if value != recorded:
             raise ValueError(
-                f"{shown_path(path)} was recorded with {name}={there}, the run has "
-                f"{name}={asked}: give --{name} {there} or another file"
+                f"{relative_path(path)} was recorded with {name}={recorded}, the run has "
+                f"{name}={value}: give --{name} {recorded} or another file"
             )

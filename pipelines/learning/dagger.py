@@ -1,29 +1,31 @@
-"""DAgger by imitation, paid in labels: a label is an answer of the teacher that is learned from.
+"""DAgger with imitation, on a budget of labels: actions of the expert that are learned from.
 
-In each state the teacher says what it would do. In the first round it also acts; from round to
-round the learner acts in more of the steps. After a round the labels of all rounds are cloned.
+In each state the expert is asked for an action. In the first round its actions are taken; from
+round to round the learner acts in more of the steps. After each round the labels of all rounds are
+cloned.
 
-The rounds, the schedule of who acts, and the mixing of both are `DAggerTrainer`'s and
-`InteractiveTrajectoryCollector`'s. Four things take another way than in imitation 1.0.1:
+The rounds, the schedule of who acts and the mixing are those of `DAggerTrainer` and
+`InteractiveTrajectoryCollector`. Four things differ from imitation 1.0.1:
 
-- Labels stay in memory. The library writes a file for each episode when it ends, and knows an
-  unfinished one not at all: the answers in it were asked for and would be lost.
-- A round is a number of steps. The library's goes on until every abacus has ended an episode, so
-  that a budget could not be kept, and drops the answers given to those that ended first.
-- What is legal goes with every observation: the library knows no masks, and its learner would take
+- Labels stay in memory. The library writes a file per finished episode, and would lose the labels
+  of unfinished ones.
+- A round is a number of steps. The library's lasts until every environment has ended an episode,
+  so that it could not keep a budget, and drops labels of those that ended first.
+- Observations carry their action masks. The library knows no masks, and its learner would take
   illegal actions.
-- The cloning is `pipelines.learning.cloning`, from distinct observations, with an early stop; the
-  weights start anew in each round.
+- Cloning is `pipelines.learning.cloning`, on distinct observations, with early stopping; the
+  weights are initialised in each round.
 
-Who acts was chosen by trials with one seed, and the study's figures favour it by that. A learner
-that acts in all steps and knows little runs to and fro in front of one observation until the steps
-are used up, and labels are spent on what is known; the teacher's steps between take it on. Mistakes
-end the episode: after one that does not, states look like those of the algorithm and ask for
-something else, and the most frequent answer to an observation can be a wrong one.
+The schedule was chosen in trials with one seed, which favours DAgger in the study. A learner that
+acts in all steps and knows little walks to and fro in front of one observation until the step
+budget ends, and spends labels on known observations; the expert's steps lead it further. Mistakes
+end the episode: after a mistake, states look like those of the algorithm but need other actions, so
+that the most frequent label of an observation could be wrong.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,66 +45,64 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvWrapper
 
 from abacus.batch import AbacusBatch
-from abacus.rules import AbacusConfig, Action
+from abacus.checks import check_integer
+from abacus.rules import Action
 from abacus.sb3 import AbacusVecEnv
 from oracle.demos.recipe import OPERATIONS_PER_EPISODE
 from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST
 from oracle.policy import ExpertPolicy, Flat, FlatObservations
 from pipelines.learning.cloning import Cloning
-from pipelines.learning.cloning_data import CloningSet, distinct_observations, split_masks
+from pipelines.learning.cloning_data import CloningSet, split_masks
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import Settings
 from pipelines.scoring.scores import Evaluation
 
 ROUNDS = 10
-#: A round has at least about the labels of one operation, so that few labels make few rounds.
+#: Fewest labels of a round, about those of one operation; a small budget has fewer rounds.
 SMALLEST_ROUND = 30
-#: Steps of an abacus in a round, about those of an episode; few labels make shorter ones.
+#: Steps of an environment in a round, about those of an episode; fewer with a small budget.
 ROUND_STEPS = 300
 MOST_ABACI = 256
-#: What a run depends on beside its settings.
+#: Constants that the result depends on, beside the settings.
 CONSTANTS = {
     "rounds": ROUNDS,
     "smallest_round": SMALLEST_ROUND,
     "round_steps": ROUND_STEPS,
     "most_abaci": MOST_ABACI,
 }
-#: Nothing is written, and whatever tried to would fail there.
-NOWHERE = "/dev/null"
+#: The library wants a folder; nothing can be written to this one.
+NOWHERE = os.devnull
 
 Evaluate = Callable[[AbacusPolicy, int], Evaluation]
 
 
 @dataclass(frozen=True)
 class DaggerRound:
-    """A round of labels and the policy that was cloned after it."""
+    """Labels up to the end of a round, and the evaluation of the policy cloned from them."""
 
-    #: Of this round and all before it.
     labels: int
-    #: Distinct among them, held-out ones apart.
+    #: Distinct observations in the training set.
     observations: int
-    #: The step of it is the number of labels; None where nobody asked for one.
+    #: Its step is the number of labels.
     evaluation: Evaluation | None
 
 
 @dataclass(frozen=True)
 class DaggerOutcome:
-    """What came of a budget of labels."""
+    """Results of DAgger."""
 
     policy: AbacusPolicy
-    #: Labels that were used, at most those allowed.
     labels: int
     rounds: list[DaggerRound]
-    #: Of collecting and cloning; evaluations are not counted.
+    #: Time of collecting and cloning, without evaluations.
     seconds: float
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a budget of labels is spent."""
+    """Environments, and the steps of each of them in every round."""
 
     abaci: int
-    #: Of each abacus in each round.
     steps: tuple[int, ...]
 
     @property
@@ -110,10 +110,9 @@ class Plan:
         return self.abaci * sum(self.steps)
 
 
-def planned(labels: int) -> Plan:
-    """Rounds of the same number of labels; of the budget, less than a step of all is left over."""
-    if labels < 1:
-        raise ValueError(f"labels={labels!r} is not allowed: give 1 or more")
+def plan_rounds(labels: int) -> Plan:
+    """Split a budget into rounds of equal size; less than one step of all abaci is left over."""
+    check_integer("labels", labels, 1)
     rounds = min(max(labels // SMALLEST_ROUND, 1), ROUNDS)
     abaci = min(max(labels // rounds // ROUND_STEPS, 1), MOST_ABACI)
     ends = [labels * k // (rounds * abaci) for k in range(rounds + 1)]
@@ -121,7 +120,7 @@ def planned(labels: int) -> Plan:
 
 
 class Labels:
-    """The answers of the teacher, each with what the abacus showed and what was legal."""
+    """Actions of the expert, with the observations and action masks that they belong to."""
 
     def __init__(self, base: int) -> None:
         self.base = base
@@ -134,46 +133,42 @@ class Labels:
     def add(
         self,
         batch: AbacusBatch,
-        answers: npt.NDArray[np.integer],
+        actions: npt.NDArray[np.integer],
         episodes: npt.NDArray[np.integer],
     ) -> None:
-        """An answer for each abacus, as it stands."""
+        """Append a label for the present state of each abacus."""
         columns = {
             "history": batch.history,
             "symbol": batch.scalars["symbol"],
             "operation": batch.scalars["operation"],
-            "action": answers,
+            "action": actions,
             "mask": np.packbits(batch.masks, axis=1, bitorder="little")[:, 0],
             "episode": episodes,
         }
         for name, values in columns.items():
             self._columns.setdefault(name, []).append(values.copy())
-        self._count += len(answers)
+        self._count += len(actions)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """All labels, in the order in which they were given."""
+        """Return all labels, in the order in which they were added."""
         return {name: np.concatenate(parts) for name, parts in self._columns.items()}
 
     def sets(self) -> tuple[CloningSet, CloningSet | None]:
-        """What is cloned, and what is held out: the episodes that demonstrations hold out too."""
+        """Return the training and the held-out set, split by episode as in demonstrations."""
         columns = self.columns()
-        held_out = columns["episode"] % SPLIT_EVERY == SPLIT_FIRST
-        return self._distinct(columns, ~held_out), (
-            self._distinct(columns, held_out) if held_out.any() else None
-        )
+        held_out = columns.pop("episode") % SPLIT_EVERY == SPLIT_FIRST
 
-    def _distinct(
-        self, columns: dict[str, npt.NDArray[Any]], which: npt.NDArray[np.bool_]
-    ) -> CloningSet:
-        names = ("history", "symbol", "operation", "action", "mask")
-        return distinct_observations(self.base, *(columns[name][which] for name in names))
+        def selected(which: npt.NDArray[np.bool_]) -> CloningSet:
+            return CloningSet.from_transitions(self.base, *(c[which] for c in columns.values()))
+
+        return selected(~held_out), selected(held_out) if held_out.any() else None
 
 
 class RowsWithMasks(VecEnvWrapper):
-    """Observations as rows with what is legal behind them, as `split_masks` takes them.
+    """Wrapper whose observations are rows with the action masks appended, as for `split_masks`.
 
-    So a mask stays with its abacus where the collector asks the learner about some of them alone.
-    What an episode showed last has no mask, and is not labelled.
+    A mask stays with its observation when the collector asks the learner about some environments
+    only. Final observations have no mask; they are not labelled.
     """
 
     def __init__(self, abaci: AbacusVecEnv) -> None:
@@ -185,13 +180,13 @@ class RowsWithMasks(VecEnvWrapper):
         self.abaci = abaci
 
     def reset(self) -> Flat:
-        """Starts an episode in every abacus."""
+        """Reset all environments."""
         return self._with_masks(self.rows.reset())
 
     def step_wait(
         self,
     ) -> tuple[Flat, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[dict[str, Any]]]:
-        """One action in every abacus."""
+        """Wait for the step."""
         rows, rewards, dones, infos = self.rows.step_wait()
         return self._with_masks(rows), rewards, dones, infos
 
@@ -200,7 +195,7 @@ class RowsWithMasks(VecEnvWrapper):
 
 
 class LabelCollector(InteractiveTrajectoryCollector):
-    """Keeps every answer that it is given as a label, whoever acts."""
+    """Collector that keeps the expert's action of every step as a label."""
 
     def __init__(
         self,
@@ -218,12 +213,12 @@ class LabelCollector(InteractiveTrajectoryCollector):
         self.next_episode = first_episode + self.num_envs
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
-        """Keeps the teacher's actions; in the abaci they or the learner's are taken."""
+        """Keep the expert's actions, then take them or those of the learner."""
         self.labels.add(self.batch, actions, self.episodes)
         super().step_async(actions)
 
     def step_wait(self) -> Any:
-        """One action in every abacus; nothing is saved when an episode ends."""
+        """Wait for the step; unlike the library, save nothing when an episode ends."""
         step = self.venv.step_wait()
         self._last_obs = step[0]  # type: ignore[assignment]
         ended = np.flatnonzero(step[2])
@@ -233,7 +228,7 @@ class LabelCollector(InteractiveTrajectoryCollector):
 
 
 class RoundCloner:
-    """What `DAggerTrainer` asks of its BC, done by `Cloning`: a whole cloning for each round."""
+    """Replaces the BC of `DAggerTrainer` by a complete `Cloning` in each round."""
 
     def __init__(self, env: RowsWithMasks, policy: AbacusPolicy, settings: Settings) -> None:
         self.observation_space = env.observation_space
@@ -244,50 +239,49 @@ class RoundCloner:
         self.sets: tuple[CloningSet, CloningSet | None] | None = None
 
     def set_demonstrations(self, sets: tuple[CloningSet, CloningSet | None]) -> None:
-        """What the next `train` clones."""
+        """Set what the next `train` clones."""
         self.sets = sets
 
     def train(self, **_: Any) -> None:
-        """Clones from the start; how long is decided by the settings, not by the trainer."""
+        """Clone from random weights, as long as the settings say."""
         assert self.sets is not None
-        self.policy.load_state_dict(fresh_policy(self.settings).state_dict())
-        Cloning(
-            self.policy,
-            *self.sets,
-            self.settings.cloning(),
-            self.settings.seed,
-            Logger(None, []),
-        ).run()
+        self.policy.load_state_dict(initial_policy(self.settings).state_dict())
+        logger = Logger(None, [])
+        settings = self.settings
+        Cloning(self.policy, *self.sets, settings.cloning, settings.seed, logger).run()
 
 
-def fresh_policy(settings: Settings) -> AbacusPolicy:
-    """As it is before any training; the same for the same seed."""
+def initial_policy(settings: Settings) -> AbacusPolicy:
+    """Return an untrained policy, the same for the same seed."""
     torch.manual_seed(settings.seed)
-    return new_policy(settings.network, settings.base, settings.frames).to(settings.device)
+    world = settings.world
+    return new_policy(settings.network, world.base, world.frames).to(settings.device)
 
 
 class Dagger(DAggerTrainer):
-    """Rounds of collecting and cloning on the abaci of one environment."""
+    """Rounds of collecting labels and cloning."""
 
     bc_trainer: RoundCloner  # type: ignore[assignment]
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
         self.settings = settings
-        self.labels = Labels(settings.base)
+        self.labels = Labels(settings.world.base)
         self.episodes = 0
-        self.env = env = RowsWithMasks(AbacusVecEnv(plan.abaci, config=lesson_world(settings)))
-        self.teacher = ExpertPolicy(env.rows)
+        # Episodes are as long as those of demonstrations.
+        world = replace(settings.world, max_operations=OPERATIONS_PER_EPISODE)
+        self.env = env = RowsWithMasks(AbacusVecEnv(plan.abaci, config=world))
+        self.expert = ExpertPolicy(env.rows)
         super().__init__(
             venv=env,
             scratch_dir=NOWHERE,
             rng=np.random.default_rng(settings.seed),
             beta_schedule=LinearBetaSchedule(len(plan.steps)),
-            bc_trainer=RoundCloner(env, fresh_policy(settings), settings),  # type: ignore[arg-type]
+            bc_trainer=RoundCloner(env, initial_policy(settings), settings),  # type: ignore[arg-type]
             custom_logger=HierarchicalLogger(Logger(None, []), []),
         )
 
     def create_trajectory_collector(self) -> LabelCollector:
-        """The collector of this round."""
+        """Return the collector of this round."""
         return LabelCollector(
             self.env,
             self._learner_actions,
@@ -298,13 +292,13 @@ class Dagger(DAggerTrainer):
         )
 
     def round(self, steps: int) -> None:
-        """Asks for so many labels in every abacus, then clones all labels there are."""
+        """Collect labels for a number of steps, then clone all labels so far."""
         collector = self.create_trajectory_collector()
         collector.seed(round_seed(self.settings.seed, self.round_num))
         observation: Any = collector.reset()
         for _ in range(steps):
-            answers, _ = self.teacher.predict(observation[:, : -len(Action)])
-            observation = collector.step(answers)[0]
+            actions, _ = self.expert.predict(observation[:, : -len(Action)])
+            observation = collector.step(actions)[0]
         self.episodes = collector.next_episode
         self.extend_and_update()
 
@@ -312,7 +306,7 @@ class Dagger(DAggerTrainer):
         self.bc_trainer.set_demonstrations(self.labels.sets())
 
     def _learner_actions(self, rows_and_masks: Flat) -> npt.NDArray[np.int64]:
-        """What the learner does: the best of what is legal."""
+        """Return the greedy legal actions of the learner."""
         policy = self.bc_trainer.policy
         rows, masks = split_masks(torch.from_numpy(rows_and_masks).to(policy.device))
         with torch.no_grad():
@@ -320,23 +314,19 @@ class Dagger(DAggerTrainer):
         return actions
 
 
-def lesson_world(settings: Settings) -> AbacusConfig:
-    """The abacus on which labels are collected: episodes as long as the demonstrated ones."""
-    return replace(settings.world(), max_operations=OPERATIONS_PER_EPISODE)
-
-
 def round_seed(seed: int, number: int) -> int:
-    """The seed of the abaci in a round, far from those of other rounds and of evaluations."""
+    """Return the seed of the environments in a round, far from other rounds and evaluations."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 def run_dagger(settings: Settings, labels: int, evaluate: Evaluate | None = None) -> DaggerOutcome:
-    """DAgger with at most so many labels; settings are settled ones.
+    """Train with at most `labels` labels.
 
-    `evaluate` is called with the policy and the labels so far after each round, as an `Evaluator`.
+    `evaluate`, such as an `Evaluator`, is called after each round with the policy and the number of
+    labels so far.
     """
     torch.set_num_threads(settings.threads)
-    plan = planned(labels)
+    plan = plan_rounds(labels)
     dagger = Dagger(settings, plan)
     rounds: list[DaggerRound] = []
     seconds = 0.0

@@ -1,11 +1,11 @@
-"""DQN on the batched abacus, with illegal actions masked or without masks anywhere.
+"""DQN on the batched abacus, with or without action masks.
 
-The algorithm is Stable-Baselines3's, and its loops are left as they are. Masks reach them inside
-the observations: a row holds what the actor reads, then the legal actions, and the Q-network gives
-an illegal action a value that no maximum picks. What is greedy is then legal, and so is the maximum
-of the target, because the replay memory keeps the masks with the rows. Only the random actions are
-drawn here: the library draws them from all eight, and for all abaci at the same steps. Without
-masks every action is written down as legal.
+The algorithm and its loops are Stable-Baselines3's. Action masks are part of the observations: a
+row holds the inputs of the actor, then the mask, and the Q-network gives illegal actions a value
+below all others. Greedy actions are then legal, and so are those of the target, because the replay
+buffer stores the masks with the rows. Random actions are drawn here: the library draws them from
+all eight actions, and for all environments at the same steps. Without masks, all actions are marked
+as legal.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from pipelines.learning.policy import MASKED_LOGIT, AbacusPolicy, new_policy
 from pipelines.learning.settings import DqnSettings, Settings
 from pipelines.scoring.scores import Evaluation
 
-#: Every number that the actor reads is a multiple of 1 / PARTS, so that a byte holds it exactly.
-PARTS = ENCODING_PERIOD + 1
-#: Q-values become logits by this factor: far from the logits' bound, where values that differ would
-#: become equal. A power of two, so that nothing is rounded.
+#: Inputs of the actor are multiples of 1 / SCALE, so that bytes hold them exactly.
+SCALE = ENCODING_PERIOD + 1
+#: Factor from Q-values to logits, which keeps them far below the bound of the logits, where
+#: different values would become equal. A power of two, so that nothing is rounded.
 LOGITS_PER_VALUE = 2.0**-6
-#: Episodes between two lines of the log.
+#: Episodes between rows of the log.
 LOG_INTERVAL = 1000
 
 Rows = npt.NDArray[np.uint8]
@@ -49,24 +49,27 @@ Evaluate = Callable[[AbacusPolicy, int], Evaluation]
 
 @dataclass(frozen=True)
 class DqnOutcome:
-    """What came of a run."""
+    """Results of a training with DQN.
 
-    #: The policy with the best evaluation, and the one that the training ended with. Greedy: their
-    #: logits order the actions as the Q-network does, their probabilities mean nothing.
+    The logits of the policies rank the actions as the Q-network does; their probabilities have no
+    meaning.
+    """
+
+    #: The policy with the best evaluation, and the one at the end of the training.
     best: AbacusPolicy
     last: AbacusPolicy
     evaluations: list[Evaluation]
-    #: By the processor's clock when each evaluation began, those before it included.
+    #: Processor time at the start of each evaluation, including the evaluations before it.
     seconds_at_evaluation: list[float]
     longest_training_run: int
     illegal_actions: int
 
 
 class RowsVecEnv(VecEnvWrapper):
-    """Abaci that show one row of bytes each: what the actor reads, times PARTS, then the mask.
+    """Wrapper whose observations are rows of bytes: inputs of the actor times SCALE, then the mask.
 
-    The previous action is left out, as the actor does not read it. Without masks all actions are
-    shown as legal. It also counts what a run reports.
+    The previous action is left out, because the actor does not read it. Also counts illegal actions
+    and the longest run of operations.
     """
 
     venv: AbacusVecEnv
@@ -74,93 +77,57 @@ class RowsVecEnv(VecEnvWrapper):
     def __init__(self, abaci: AbacusVecEnv, *, masked: bool) -> None:
         self.masked = masked
         self.layout = RowLayout(abaci.config.base, abaci.config.frames)
-        #: Illegal actions so far.
         self.illegal_actions = 0
         self._longest_finished_run = 0
         length = self.layout.actor + len(Action)
-        super().__init__(abaci, spaces.Box(0, PARTS, (length,), np.uint8))
+        super().__init__(abaci, spaces.Box(0, SCALE, (length,), np.uint8))
 
     @property
     def longest_run(self) -> int:
-        """The longest run of operations solved in an episode so far."""
+        """Most operations solved in one episode so far."""
         running = self.venv.batch.scalars["operations_solved"]
         return max(self._longest_finished_run, int(running.max()))
 
     def reset(self) -> Rows:
-        """Starts an episode in every abacus."""
+        """Reset all environments."""
         self.venv.reset()
-        return self._shown()
+        return self._rows(self.venv.batch.out.seen, self.venv.batch.masks)
 
     def step_wait(self) -> tuple[Rows, npt.NDArray[np.float32], npt.NDArray[np.bool_], Any]:
-        """One action in every abacus."""
+        """Wait for the step; final observations hold the mask of the final state."""
         _, rewards, dones, infos = self.venv.step_wait()
         batch = self.venv.batch
         self.illegal_actions += int(batch.illegal.sum())
-        ended = batch.ended
-        if len(ended):
-            finals = batch.final_scalars[: len(ended)]
-            last_run = int(finals["operations_solved"].max())
-            self._longest_finished_run = max(self._longest_finished_run, last_run)
-            for i, row in zip(ended.tolist(), self._shown_last(), strict=True):
-                infos[i]["terminal_observation"] = row
-        return self._shown(), rewards, dones, infos
-
-    def _shown(self) -> Rows:
-        batch = self.venv.batch
-        return self._rows(batch.out.seen, batch.masks)
-
-    def _shown_last(self) -> Rows:
-        """Of the abaci that have ended.
-
-        The target of a truncated episode looks at what could have been done next. The masks of
-        the environment are those of the next episode by then, hence these.
-        """
-        batch = self.venv.batch
         count = len(batch.ended)
-        seen = batch.out.final_seen[:count]
-        return self._rows(seen, legal_actions(batch.final_scalars[:count], seen, batch.config))
+        if count:
+            longest = int(batch.final_scalars[:count]["operations_solved"].max())
+            self._longest_finished_run = max(self._longest_finished_run, longest)
+            finals = self._rows(batch.out.final_seen[:count], batch.final_masks[:count])
+            for i, row in zip(batch.ended.tolist(), finals, strict=True):
+                infos[i]["terminal_observation"] = row
+        return self._rows(batch.out.seen, batch.masks), rewards, dones, infos
 
     def _rows(self, seen: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_]) -> Rows:
-        read = self.layout.actor
-        rows = np.ones((len(seen), read + len(Action)), np.uint8)
-        np.multiply(seen[:, :read], PARTS, out=rows[:, :read], casting="unsafe")
+        inputs = self.layout.actor
+        rows = np.ones((len(seen), inputs + len(Action)), np.uint8)
+        np.multiply(seen[:, :inputs], SCALE, out=rows[:, :inputs], casting="unsafe")
         if self.masked:
-            rows[:, read:] = masks
+            rows[:, inputs:] = masks
         return rows
 
 
-def legal_actions(
-    scalars: npt.NDArray[np.void], seen: npt.NDArray[np.float32], config: AbacusConfig
-) -> npt.NDArray[np.bool_]:
-    """(N, 8): the legal actions of abaci that are gone, from their records and what they showed."""
-    layout = RowLayout(config.base, config.frames)
-    window = seen[:, : layout.window].reshape(-1, *layout.volume)
-    finger_row = scalars["finger_row"].astype(np.intp)
-    # On the newest frame: in the finger's column, below the top row, a gap where the digit is.
-    bead_at_finger = window[np.arange(len(seen)), -1, 0, 1, 1 + finger_row] > 0
-    legal = np.ones((len(seen), len(Action)), np.bool_)
-    legal[:, Action.LEFT] = scalars["finger_column"] > 0
-    legal[:, Action.RIGHT] = scalars["finger_column"] < config.columns - 1
-    legal[:, Action.UP] = finger_row > 0
-    legal[:, Action.DOWN] = finger_row < config.base - 1
-    legal[:, Action.SIGNPOST_LEFT] = scalars["signpost"] > 0
-    legal[:, Action.SIGNPOST_RIGHT] = scalars["signpost"] < config.columns - 1
-    legal[:, Action.SLIDE] = bead_at_finger
-    return legal
-
-
-class ReadPart(BaseFeaturesExtractor):
-    """Of a row, what the actor reads, as the environment gives it."""
+class ActorInputs(BaseFeaturesExtractor):
+    """Restores the inputs of the actor from rows of bytes."""
 
     def __init__(self, observation_space: spaces.Box) -> None:
         super().__init__(observation_space, observation_space.shape[0] - len(Action))
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return rows[:, : self.features_dim] / PARTS
+        return rows[:, : self.features_dim] / SCALE
 
 
 class MaskedQNetwork(QNetwork):
-    """Q-values of rows; an action that the row's mask forbids is below all others."""
+    """Q-network in which illegal actions have a value below all others."""
 
     def forward(self, obs: Any) -> torch.Tensor:
         values: torch.Tensor = super().forward(obs)
@@ -168,17 +135,17 @@ class MaskedQNetwork(QNetwork):
 
 
 class RowsPolicy(DQNPolicy):
-    """The library's policy with that network, twice: the one that learns and the target's."""
+    """The library's policy with a masked Q-network and a masked target network."""
 
     def make_q_net(self) -> QNetwork:
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
         return MaskedQNetwork(**arguments).to(self.device)
 
 
-class Replay(ReplayBuffer):
-    """The library's memory, sampled by a generator of its own.
+class SeededReplayBuffer(ReplayBuffer):
+    """The library's replay buffer with a random generator of its own.
 
-    The library draws from NumPy's global one, which anybody may use between two updates.
+    The library samples with NumPy's global generator, which other code may use between updates.
     """
 
     def __init__(self, *args: Any, seed: int, **kwargs: Any) -> None:
@@ -186,22 +153,22 @@ class Replay(ReplayBuffer):
         self.rng = np.random.default_rng([seed, 1])
 
     def sample(self, batch_size: int, env: Any = None) -> ReplayBufferSamples:
-        """Transitions drawn with replacement; only a truncated one counts as going on."""
+        """Sample transitions with replacement; a truncated episode is not a terminated one."""
         drawn = self.rng.integers(self.size() * self.n_envs, size=batch_size)
-        which = np.divmod(drawn, self.n_envs)
-        terminated = self.dones[which] * (1 - self.timeouts[which])
+        indices = np.divmod(drawn, self.n_envs)
+        terminated = self.dones[indices] * (1 - self.timeouts[indices])
         parts = (
-            self.observations[which],
-            self.actions[which],
-            self.next_observations[which],
+            self.observations[indices],
+            self.actions[indices],
+            self.next_observations[indices],
             terminated[:, None],
-            self.rewards[which][:, None],
+            self.rewards[indices][:, None],
         )
         return ReplayBufferSamples(*(self.to_torch(part, copy=False) for part in parts))
 
 
 class AbacusDQN(DQN):
-    """DQN for `RowsVecEnv`; see the module."""
+    """DQN for `RowsVecEnv`."""
 
     def __init__(self, env: RowsVecEnv, settings: DqnSettings, seed: int, device: str) -> None:
         self.rng = np.random.default_rng([seed, 0])
@@ -215,7 +182,7 @@ class AbacusDQN(DQN):
             gamma=settings.gamma,
             train_freq=settings.train_freq // settings.n_envs,
             gradient_steps=settings.gradient_steps,
-            replay_buffer_class=Replay,
+            replay_buffer_class=SeededReplayBuffer,
             replay_buffer_kwargs={"seed": seed},
             target_update_interval=settings.target_update_interval,
             exploration_fraction=settings.exploration_fraction,
@@ -223,8 +190,8 @@ class AbacusDQN(DQN):
             max_grad_norm=settings.max_grad_norm,
             policy_kwargs={
                 "net_arch": list(CompactNetwork.ACTOR),
-                "features_extractor_class": ReadPart,
-                # As in `AbacusPolicy`: one kernel for the whole step of a small network.
+                "features_extractor_class": ActorInputs,
+                # Faster for small networks, as in `AbacusPolicy`.
                 "optimizer_kwargs": {"fused": True},
             },
             seed=seed,
@@ -238,7 +205,7 @@ class AbacusDQN(DQN):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[npt.NDArray[np.int64], Any]:
-        """Actions of many rows: greedy, or with the random ones of the training."""
+        """Return actions: greedy, or with the present exploration rate."""
         rate = 0.0 if deterministic else self.exploration_rate
         return self._actions(observation, rate), state
 
@@ -251,18 +218,18 @@ class AbacusDQN(DQN):
         return actions, actions
 
     def _actions(self, rows: Rows, rate: float) -> npt.NDArray[np.int64]:
-        """Greedy actions; in so many of the rows a random one of those that the row allows."""
+        """Return greedy actions, replaced by random legal ones at the exploration rate."""
         actions: npt.NDArray[np.int64] = self.policy.predict(rows, deterministic=True)[0]
         if rate > 0:
             explores = self.rng.random(len(rows)) < rate
-            lots = self.rng.random((len(rows), len(Action))) + 1
-            anything = (rows[:, -len(Action) :] * lots).argmax(axis=1)
-            actions = np.where(explores, anything, actions)
+            scores = self.rng.random((len(rows), len(Action))) + 1
+            random_actions = (rows[:, -len(Action) :] * scores).argmax(axis=1)
+            actions = np.where(explores, random_actions, actions)
         return actions
 
 
 def greedy_policy(model: AbacusDQN, config: AbacusConfig) -> AbacusPolicy:
-    """A policy of the compact network whose greedy actions are the model's as it is now."""
+    """Return a compact policy with the greedy actions of the model."""
     policy = new_policy("compact", config.base, config.frames)
     assert isinstance(policy.network, CompactNetwork)
     weights = model.q_net.q_net.state_dict()
@@ -281,31 +248,32 @@ def run_dqn(
     dqn: DqnSettings | None = None,
     logger: Logger | None = None,
 ) -> DqnOutcome:
-    """Learns `settings.n_timesteps` steps in `settings.world()`; evaluates before, during, after.
+    """Train for `settings.n_timesteps` steps in `settings.world`, with evaluations.
 
-    Of the settings only the world, the seed, the device, the threads, the steps and the frequency
-    of evaluations count; `dqn` has the others.
+    Of the settings, the world, `seed`, `device`, `threads`, `n_timesteps` and `eval_freq` are used;
+    the hyperparameters are those of `dqn`.
     """
-    dqn = dqn or DqnSettings()
+    if dqn is None:
+        dqn = DqnSettings()
     torch.set_num_threads(settings.threads)
-    env = RowsVecEnv(AbacusVecEnv(dqn.n_envs, config=settings.world()), masked=masked)
+    env = RowsVecEnv(AbacusVecEnv(dqn.n_envs, config=settings.world), masked=masked)
     model = AbacusDQN(env, dqn, settings.seed, settings.device)
-    # Without one, the library makes a folder for its own.
-    model.set_logger(logger or Logger(None, []))
-    watch = _Watch(settings, evaluate)
-    model.learn(settings.n_timesteps or 0, callback=watch, log_interval=LOG_INTERVAL)
+    # Without a logger, the library makes a folder for its own.
+    model.set_logger(Logger(None, []) if logger is None else logger)
+    evaluations = _EvaluationCallback(settings, evaluate)
+    model.learn(settings.n_timesteps, callback=evaluations, log_interval=LOG_INTERVAL)
     return DqnOutcome(
-        best=watch.best,
-        last=watch.last,
-        evaluations=watch.evaluations,
-        seconds_at_evaluation=watch.seconds,
+        best=evaluations.best,
+        last=evaluations.last,
+        evaluations=evaluations.evaluations,
+        seconds_at_evaluation=evaluations.seconds,
         longest_training_run=env.longest_run,
         illegal_actions=env.illegal_actions,
     )
 
 
-class _Watch(BaseCallback):
-    """Evaluates between updates when it is time to."""
+class _EvaluationCallback(BaseCallback):
+    """Evaluates at the start, every `eval_freq` steps and at the end; keeps the best policy."""
 
     model: AbacusDQN
     best: AbacusPolicy
@@ -340,7 +308,7 @@ class _Watch(BaseCallback):
 
     def _evaluate(self, step: int) -> None:
         self.seconds.append(time.process_time() - self._started)
-        self.last = greedy_policy(self.model, self.settings.world())
+        self.last = greedy_policy(self.model, self.settings.world)
         self.evaluations.append(self.evaluate(self.last, step))
         if self.evaluations[-1] is max(self.evaluations, key=lambda evaluation: evaluation.rank):
             self.best = self.last

@@ -1,10 +1,11 @@
-"""Any policy by the word that names it on a command line.
+"""Find a policy by its name on the command line.
 
-(nothing)          the certified policy that comes with the project
+(no name)          the published policy, which comes with the project
 runs/first         the folder of a run, or of a policy
 model.zip          a zip of Stable-Baselines3, with --trust
 module:function    a Python function from observations to actions, or to scores of the actions
-teacher, random    the reference algorithm; a random legal action at every step
+teacher            the reference algorithm
+random             random legal actions
 """
 
 from __future__ import annotations
@@ -12,49 +13,30 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from abacus.observation import frame_pixels, observation_lengths
+from abacus.observation import window_codes
 from abacus.rules import AbacusConfig, Action
 from oracle.algorithm import Variant
-from oracle.exact.certificate import Observations, digest_of
+from oracle.exact.certificate import Observations
 from oracle.exact.complete_set import complete_set
-from pipelines.job.command_line import shown_path
-from pipelines.scoring.players import GreedyTable, Player, random_player, teacher_player
+from pipelines.job.command_line import relative_path
+from pipelines.scoring.players import GreedyTable, NamedPolicy, expert_player, random_player
 
-TEACHER, RANDOM = "teacher", "random"
-_CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_WHAT_TO_GIVE = (
+EXPERT, RANDOM = "teacher", "random"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_ALLOWED = (
     "give the folder of a run or of a policy, a zip with --trust, module:function, teacher or "
     "random"
 )
 
 
-@dataclass(frozen=True)
-class NamedPolicy:
-    """A policy that can be run, and asked about observations."""
-
-    name: str
-    kind: str
-    base: int
-    frames: int
-    #: What `oracle.exact.certificate.certify` takes.
-    answers: Any
-    player: Player
-
-    @property
-    def digest(self) -> str | None:
-        """Of the weights, where there are any."""
-        return digest_of(self.answers)
-
-
 def find_policy(
-    word: str | None,
+    name: str | None,
     *,
     trust: bool = False,
     base: int | None = None,
@@ -62,60 +44,63 @@ def find_policy(
     seed: int = 0,
     variant: Variant = "before",
 ) -> NamedPolicy:
-    """The policy that a word names; base and frames, where given, must be the policy's.
+    """Return the policy of a name; a given base or number of frames must be the policy's.
 
-    The seed is that of `random`, the variant that of `teacher`.
+    `seed` is used by `random`, `variant` by `teacher`.
     """
-    defaults = AbacusConfig()
-    layout = (
-        defaults.base if base is None else base,
-        defaults.frames if frames is None else frames,
-    )
-    if word == RANDOM:
-        return _random(*layout, seed)
-    if word == TEACHER:
-        return _teacher(*layout, variant)
-    if word is not None and _CALLABLE.fullmatch(word) and not Path(word).exists():
-        return _function(word, *layout)
-    policy = _with_weights(word, trust)
-    own_base, own_frames = layout_of_space(policy.observation_space)
-    for name, asked, own in (("base", base, own_base), ("frames", frames, own_frames)):
-        if asked is not None and asked != own:
+    default = AbacusConfig()
+    layout = (default.base if base is None else base, default.frames if frames is None else frames)
+    if name == RANDOM:
+        scores = _RandomScores(seed)
+        return _named(RANDOM, "random legal actions", layout, scores, random_player(seed))
+    if name == EXPERT:
+        answers = ExpertAnswers(*layout, variant)
+        return _named(EXPERT, "reference algorithm", layout, answers, expert_player(variant))
+    if name is not None and _FUNCTION.fullmatch(name) and not Path(name).exists():
+        return _named(name, "Python function", layout, _CheckedFunction(name, _imported(name)))
+    return _trained(name, trust, base, frames)
+
+
+def _named(
+    name: str, kind: str, layout: tuple[int, int], answers: Any, player: Any = None
+) -> NamedPolicy:
+    base, frames = layout
+    AbacusConfig(base=base, frames=frames)
+    if player is None:
+        player = GreedyTable(answers, base, frames)
+    return NamedPolicy(name, kind, base, frames, answers, player)
+
+
+def _trained(name: str | None, trust: bool, base: int | None, frames: int | None) -> NamedPolicy:
+    # Importing torch takes a second, which the other policies do not need.
+    from pipelines.learning.policy import layout_of
+    from pipelines.learning.policy_files import PUBLISHED_POLICY, load_run, load_zip
+
+    if name is None and not PUBLISHED_POLICY.exists():
+        raise ValueError(f"no policy comes with this copy of the project: {_ALLOWED}")
+    path = PUBLISHED_POLICY if name is None else Path(name)
+    if not path.exists():
+        raise ValueError(f"policy={name!r} is not there: {_ALLOWED}")
+    if path.suffix == ".zip":
+        kind, policy = "zip of Stable-Baselines3", load_zip(path, trust=trust)
+    else:
+        folder = path.parent if path.suffix in (".json", ".safetensors") else path
+        published = folder.resolve() == PUBLISHED_POLICY
+        kind, policy = "published policy" if published else "trained policy", load_run(folder)
+    layout = layout_of(policy.observation_space)
+    for what, given, own in (("base", base, layout.base), ("frames", frames, layout.frames)):
+        if given is not None and given != own:
             raise ValueError(
-                f"{name}={asked} is not allowed: the policy is for base {own_base} and "
-                f"{own_frames} frames"
+                f"{what}={given} is not allowed: the policy is for base {layout.base} and "
+                f"{layout.frames} frames"
             )
-    table = GreedyTable(policy, own_base, own_frames)
-    kind = "zip of Stable-Baselines3" if word and word.endswith(".zip") else "published policy"
-    return NamedPolicy(_shown(word), kind, own_base, own_frames, policy, table)
+    return _named(relative_path(path), kind, (layout.base, layout.frames), policy)
 
 
-def _shown(word: str | None) -> str:
-    """The name of a policy with weights: a path as one would type it from here."""
-    from pipelines.learning.policy_files import PUBLISHED_POLICY
-
-    return shown_path(Path(word) if word else PUBLISHED_POLICY)
-
-
-def _random(base: int, frames: int, seed: int) -> NamedPolicy:
-    AbacusConfig(base=base, frames=frames)
-    scores = _RandomScores(seed)
-    return NamedPolicy(RANDOM, "random legal actions", base, frames, scores, random_player(seed))
-
-
-def _teacher(base: int, frames: int, variant: Variant) -> NamedPolicy:
-    AbacusConfig(base=base, frames=frames)
-    answers = TeacherAnswers(base, frames, variant)
-    return NamedPolicy(
-        TEACHER, "reference algorithm", base, frames, answers, teacher_player(variant)
-    )
-
-
-def _function(word: str, base: int, frames: int) -> NamedPolicy:
-    AbacusConfig(base=base, frames=frames)
-    module_name, _, attribute = word.partition(":")
-    # A job is started as `python -m`, with the folder it was started from on the path; a caller
-    # of `find_policy` may have another path.
+def _imported(name: str) -> Any:
+    """Import `module:function`, from the working directory too."""
+    module_name, _, attribute = name.partition(":")
+    # `python -m` has the working directory on the path; other callers may not.
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
@@ -123,60 +108,13 @@ def _function(word: str, base: int, frames: int) -> NamedPolicy:
         for part in attribute.split("."):
             function = getattr(function, part)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"policy={word!r} is not there: {error}") from error
+        raise ValueError(f"policy={name!r} is not there: {error}") from error
     if not callable(function):
-        raise ValueError(f"policy={word!r} is no function: give one that takes observations")
-    checked = _Checked(word, function)
-    table = GreedyTable(checked, base, frames)
-    return NamedPolicy(word, "Python function", base, frames, checked, table)
-
-
-def _with_weights(word: str | None, trust: bool) -> Any:
-    # torch takes a second to import, which the teacher does not need.
-    from pipelines.learning.policy_files import PUBLISHED_POLICY, load_run
-
-    if word is None and not PUBLISHED_POLICY.exists():
-        raise ValueError(f"no policy comes with this copy of the project: {_WHAT_TO_GIVE}")
-    path = None if word is None else Path(word)
-    if path is not None and not path.exists():
-        raise ValueError(f"policy={word!r} is not there: {_WHAT_TO_GIVE}")
-    if path is not None and path.suffix in (".json", ".safetensors"):
-        path = path.parent
-    if path is not None and path.suffix == ".zip" and trust:
-        return _zip_policy(path)
-    return load_run(path)
-
-
-def _zip_policy(path: Path) -> Any:
-    """The policy of a zip of MaskablePPO, ours or another, of PPO or of A2C."""
-    from sb3_contrib import MaskablePPO
-    from stable_baselines3 import A2C, PPO
-
-    from pipelines.learning.ppo import AbacusPPO
-
-    problems = []
-    for algorithm in (AbacusPPO, MaskablePPO, PPO, A2C):
-        try:
-            return algorithm.load(path, device="cpu").policy
-        except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-            problems.append(f"{algorithm.__name__}: {' '.join(str(error).split())[:80]}")
-    raise ValueError(f"{path} is no zip of MaskablePPO, PPO or A2C ({problems[-1]})")
-
-
-def layout_of_space(space: Any) -> tuple[int, int]:
-    """(base, frames) of a policy's observation space; ValueError where it is not an abacus's."""
-    shapes = {key: part.shape for key, part in getattr(space, "spaces", {}).items()}
-    for base in range(2, 11):
-        for frames in range(1, AbacusConfig.MAX_FRAMES + 1):
-            lengths = observation_lengths(AbacusConfig(base=base, frames=frames))
-            if shapes == {key: (length,) for key, length in lengths.items()}:
-                return base, frames
-    raise ValueError(f"the policy does not see an abacus: its observations are {shapes or space}")
+        raise ValueError(f"policy={name!r} is no function: give one that takes observations")
+    return function
 
 
 class _RandomScores:
-    """Scores without sense."""
-
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
@@ -184,8 +122,8 @@ class _RandomScores:
         return self._rng.random((len(observations["symbol"]), len(Action)))
 
 
-class TeacherAnswers:
-    """The teacher as a function of observations: a look into the complete set."""
+class ExpertAnswers:
+    """The expert as a function of observations, looked up in the complete set."""
 
     def __init__(self, base: int, frames: int, variant: Variant = "before") -> None:
         self._base, self._frames, self._variant = base, frames, variant
@@ -193,44 +131,36 @@ class TeacherAnswers:
     def __call__(self, observations: Observations) -> npt.NDArray[np.int64]:
         known = complete_set(self._base, self._frames, self._variant)
         rows = known.index(
-            self._codes(observations["window"]),
+            window_codes(self._base, observations["window"]),
             np.argmax(observations["symbol"], axis=1),
             observations["operation"][:, 0].astype(np.int64),
         )
         if (rows < 0).any():
-            raise ValueError("the teacher is asked about an observation that it never meets")
+            raise ValueError("the expert never meets one of these observations")
         return known.actions[rows]
 
-    def _codes(self, windows: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
-        """The frame codes of windows, by the pixels of each frame."""
-        pixels = frame_pixels(self._base)
-        code_of = {row.tobytes(): code for code, row in enumerate(pixels)}
-        frames = np.ascontiguousarray(windows.reshape(-1, pixels.shape[1]))
-        codes = [code_of[frame.tobytes()] for frame in frames]
-        return np.array(codes, np.int32).reshape(-1, self._frames)
 
-
-class _Checked:
-    """Somebody's function, whose mistakes end in one line."""
+class _CheckedFunction:
+    """A user's function whose failures and wrong results raise a ValueError of one line."""
 
     def __init__(self, name: str, function: Any) -> None:
         self._name, self._function = name, function
 
     def __call__(self, observations: Observations) -> npt.NDArray[Any]:
         try:
-            given = np.asarray(self._function(observations))
+            result = np.asarray(self._function(observations))
         except Exception as error:
             raise ValueError(
                 f"policy {self._name} fails: {type(error).__name__}: {error}"
             ) from error
         count = len(observations["symbol"])
-        if given.shape == (count,) and np.issubdtype(given.dtype, np.integer):
-            if given.min() >= 0 and given.max() < len(Action):
-                return given
-        elif given.shape == (count, len(Action)) and np.issubdtype(given.dtype, np.number):
-            return given
+        if result.shape == (count,) and np.issubdtype(result.dtype, np.integer):
+            if result.min() >= 0 and result.max() < len(Action):
+                return result
+        elif result.shape == (count, len(Action)) and np.issubdtype(result.dtype, np.number):
+            return result
         raise ValueError(
-            f"policy {self._name} answers {count} observations with {given.dtype} of shape "
-            f"{given.shape}: give ({count},) actions from 0 to {len(Action) - 1}, or "
+            f"policy {self._name} answers {count} observations with {result.dtype} of shape "
+            f"{result.shape}: give ({count},) actions from 0 to {len(Action) - 1}, or "
             f"({count}, {len(Action)}) scores"
         )

@@ -1,10 +1,10 @@
-"""Policies as files that run no code: weights in safetensors, the rest in JSON.
+"""Policies in files: weights as safetensors, their description as JSON. Loading runs no code.
 
     policy.safetensors   the weights by name
-    policy.json          network, base, frames, and what the maker says about them
+    policy.json          format, version, network, base, frames, and `about`: notes on the policy
 
-Stable-Baselines3's zips are written too, for those who use them. Loading one unpickles, which can
-run anything: it needs `trust`.
+Zips of Stable-Baselines3 can be read as well. Loading one unpickles, which can run any code: it
+needs `trust`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import A2C, PPO
 
 from oracle.files import atomic_write, atomic_write_text
 from pipelines.learning.networks import NETWORK_NAMES
 from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.ppo import AbacusPPO
 
 FORMAT = "virtual-abacus-policy"
 VERSION = 1
 WEIGHTS_FILE = "policy.safetensors"
 DESCRIPTION_FILE = "policy.json"
-#: Where a run keeps its policies, the one to use first.
+#: Folders of a run that hold policies, the preferred one first.
 RUN_POLICIES = ("best", "last", "clone")
-#: The certified policy that comes with the project.
+#: The certified policy that comes with the project, written by `python -m pipelines.publish`.
 PUBLISHED_POLICY = Path(__file__).resolve().parent.parent / "policies" / "compact"
 
 
 class PolicyFileError(ValueError):
-    """A folder that holds no policy, or one that cannot be used."""
+    """A folder or a zip without a usable policy."""
 
 
 def save_policy(policy: AbacusPolicy, folder: Path, about: dict[str, Any] | None = None) -> Path:
-    """Writes a policy into a folder; `about` is what there is to say about it."""
+    """Write a policy into a folder, with notes about it."""
     weights = {
         name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()
     }
@@ -47,7 +50,7 @@ def save_policy(policy: AbacusPolicy, folder: Path, about: dict[str, Any] | None
         "network": policy.network_name,
         "base": policy.layout.base,
         "frames": policy.layout.frames,
-        "about": about or {},
+        "about": {} if about is None else about,
     }
     atomic_write(folder / WEIGHTS_FILE, lambda file: file.write(save_tensors(weights)))
     atomic_write_text(folder / DESCRIPTION_FILE, json.dumps(description, indent=2) + "\n")
@@ -55,7 +58,7 @@ def save_policy(policy: AbacusPolicy, folder: Path, about: dict[str, Any] | None
 
 
 def load_policy(folder: Path) -> AbacusPolicy:
-    """The policy of a folder that `save_policy` wrote."""
+    """Return the policy of a folder that `save_policy` wrote."""
     description = read_description(folder)
     policy = new_policy(description["network"], description["base"], description["frames"])
     try:
@@ -73,7 +76,7 @@ def load_policy(folder: Path) -> AbacusPolicy:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """The checked content of `policy.json`."""
+    """Return the checked content of `policy.json`."""
     path = folder / DESCRIPTION_FILE
     if not path.is_file():
         raise PolicyFileError(f"{folder} holds no policy: {DESCRIPTION_FILE} is missing")
@@ -95,31 +98,35 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def load_run(path: Path | None = None, *, trust: bool = False) -> AbacusPolicy:
-    """A policy with `predict`: of a run (its best), of a policy's folder, or of a zip if trusted.
+    """Return the best policy of a run, or the policy of a folder or of a trusted zip.
 
-    Without a path, the certified policy that comes with the project.
+    Without a path, return the published policy.
     """
     if path is None:
         return load_policy(PUBLISHED_POLICY)
     if path.suffix == ".zip":
-        return load_zip(path, trust=trust)
+        policy = load_zip(path, trust=trust)
+        if not isinstance(policy, AbacusPolicy):
+            raise PolicyFileError(f"{path} holds no {AbacusPolicy.__name__}: give a zip of a run")
+        return policy
     for folder in (path, *(path / name for name in RUN_POLICIES)):
         if (folder / DESCRIPTION_FILE).is_file():
             return load_policy(folder)
     raise PolicyFileError(f"{path} holds no policy: give the folder of a run or of a policy")
 
 
-def load_zip(path: Path, *, trust: bool = False) -> AbacusPolicy:
-    """The policy of a Stable-Baselines3 zip."""
+def load_zip(path: Path, *, trust: bool) -> Any:
+    """Return the policy of a zip of MaskablePPO, PPO or A2C."""
     if not trust:
         raise PolicyFileError(
-            f"{path} is a zip of Stable-Baselines3: loading it runs code of its maker. Give "
-            "--trust if you know where it is from, or the folder with policy.safetensors"
+            f"{path} is a zip of Stable-Baselines3: loading it can run code of its author. Give "
+            "--trust if you trust its source, or the folder with policy.safetensors"
         )
-    from pipelines.learning.ppo import AbacusPPO
-
     if not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
-    policy = AbacusPPO.load(path, device="cpu").policy
-    assert isinstance(policy, AbacusPolicy)
-    return policy
+    for algorithm in (AbacusPPO, MaskablePPO, PPO, A2C):
+        try:
+            return algorithm.load(path, device="cpu").policy
+        except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+            problem = f"{algorithm.__name__}: {' '.join(str(error).split())[:80]}"
+    raise PolicyFileError(f"{path} is no zip of MaskablePPO, PPO or A2C ({problem})")

@@ -1,9 +1,9 @@
-"""Masked PPO on the batched abacus: sb3-contrib's algorithm with leaner loops.
+"""Masked PPO on the batched abacus: sb3-contrib's `MaskablePPO` with two methods replaced.
 
-`MaskablePPO` drives the training, its callbacks, schedules and logs. Two methods are replaced.
-`collect_rollouts` reads and writes the arrays of the batched abacus instead of a list of infos.
-`train` adds what keeps a clone from being forgotten: steps in which only the critic learns, a
-penalty for leaving the frozen clone, a cloning loss on demonstrations.
+`collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. `train`
+adds what keeps PPO from forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen
+clone, and a cloning loss on demonstrations. The training loop, callbacks, schedules and logs are
+the library's.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from torch import nn
 from abacus.batch import AbacusBatch
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.networks import Network
-from pipelines.learning.policy import AbacusPolicy, entropy, masked_log_probs, sampled, taken
-from pipelines.learning.rollouts import CHUNK, Rollouts, Samples, parts
+from pipelines.learning.networks import CHUNK, Network
+from pipelines.learning.policy import AbacusPolicy, entropy, gather, masked_log_probs, sample
+from pipelines.learning.rollouts import Rollouts, Samples
 from pipelines.learning.settings import PpoSettings
 
-#: Of a batch, how many demonstrations are cloned beside it: they are an anchor, and as many as the
-#: batch would make an update nearly twice as long.
-DEMONSTRATED_PART = 4
+#: Samples of a minibatch per demonstration in its cloning loss; with as many demonstrations as
+#: samples an update would take nearly twice as long.
+SAMPLES_PER_DEMONSTRATION = 4
+#: An update stops early at this multiple of `target_kl`, as in Stable-Baselines3.
+KL_TOLERANCE = 1.5
 
 
 class AbacusPPO(MaskablePPO):
-    """PPO for `AbacusVecEnv` and `AbacusPolicy`; see the module."""
+    """PPO for `AbacusVecEnv` and `AbacusPolicy`."""
 
     rollout_buffer: Rollouts  # type: ignore[assignment]
     policy: AbacusPolicy  # type: ignore[assignment]
@@ -46,14 +48,13 @@ class AbacusPPO(MaskablePPO):
         demonstrations: CloningSet | None = None,
         **kwargs: Any,
     ) -> None:
-        self.settings = settings or PpoSettings()
+        self.settings = s = PpoSettings() if settings is None else settings
         self.clone: Network | None = None
         self.demonstrations = demonstrations
-        #: The longest run of operations solved in an episode so far.
+        #: Most operations solved in one episode so far.
         self.longest_run = 0
-        s = self.settings
-        # `load` of the library passes the saved arguments once more.
-        settled = {
+        # The library's `load` passes some of these as keywords.
+        arguments = {
             "learning_rate": s.learning_rate,
             "n_steps": s.n_steps,
             "batch_size": s.batch_size,
@@ -63,9 +64,8 @@ class AbacusPPO(MaskablePPO):
             "clip_range": s.clip_range,
             "vf_coef": s.vf_coef,
             "max_grad_norm": s.max_grad_norm,
-            "target_kl": s.target_kl,
         }
-        super().__init__(policy, env, **{**settled, **kwargs})
+        super().__init__(policy, env, **(arguments | kwargs))
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -75,18 +75,18 @@ class AbacusPPO(MaskablePPO):
         return [*super()._excluded_save_params(), "clone", "demonstrations", "rollout_buffer"]
 
     def freeze_clone(self) -> None:
-        """Keeps the policy as it is now as what the penalty pulls toward."""
+        """Keep a copy of the current policy as the reference of the KL penalty."""
         self.clone = copy.deepcopy(self.policy.network).requires_grad_(False)
 
     @property
     def batch(self) -> AbacusBatch:
-        """The abaci."""
+        """The batched abaci of the environment."""
         assert isinstance(self.env, AbacusVecEnv)
         return self.env.batch
 
     @property
     def warming_up(self) -> bool:
-        """Whether only the critic learns."""
+        """Whether the actor is frozen."""
         return self.num_timesteps <= self.settings.critic_warmup
 
     def collect_rollouts(  # type: ignore[override]
@@ -97,37 +97,38 @@ class AbacusPPO(MaskablePPO):
         n_rollout_steps: int,
         use_masking: bool = True,
     ) -> bool:
-        """Lets all abaci act by the sampling policy until the rollout is full."""
-        batch, store = self.batch, rollout_buffer
+        """Fill the rollout buffer with actions sampled from the policy."""
+        batch = self.batch
         self.policy.set_training_mode(False)
-        store.reset()
+        rollout_buffer.reset()
+        counts = rollout_buffer.counts
         callback.on_rollout_start()
-        running_before = int(batch.scalars["operations_solved"].sum())
+        solved_before = int(batch.scalars["operations_solved"].sum())
         with torch.no_grad():
             for step in range(n_rollout_steps):
-                self._act(step, batch, store)
+                self._act(step, batch, rollout_buffer)
                 self.num_timesteps += batch.num_envs
                 if not callback.on_step():
                     return False
-            store.finish(self.policy.network, batch, self.gamma, self.gae_lambda)
-        running = batch.scalars["operations_solved"]
-        store.counts.solved += int(running.sum()) - running_before
-        store.counts.longest_run = max(store.counts.longest_run, int(running.max()))
-        self.longest_run = max(self.longest_run, store.counts.longest_run)
+            rollout_buffer.finish(self.policy.network, batch, self.gamma, self.gae_lambda)
+        solved = batch.scalars["operations_solved"]
+        counts.solved += int(solved.sum()) - solved_before
+        counts.longest_run = max(counts.longest_run, int(solved.max()))
+        self.longest_run = max(self.longest_run, counts.longest_run)
         self._log_counts()
         callback.on_rollout_end()
         return True
 
-    def _act(self, step: int, batch: AbacusBatch, store: Rollouts) -> None:
-        rows, masks = store.rows[step], store.masks[step]
+    def _act(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
+        rows, masks = rollouts.rows[step], rollouts.masks[step]
         rows.copy_(torch.from_numpy(batch.out.seen))
         np.copyto(masks.numpy(), batch.masks)
         log_probs = masked_log_probs(self.policy.network.logits(rows), masks)
-        actions = sampled(log_probs)
-        store.actions[step] = actions
-        store.log_probs[step] = taken(log_probs, actions)
+        actions = sample(log_probs)
+        rollouts.actions[step] = actions
+        rollouts.log_probs[step] = gather(log_probs, actions)
         batch.step(actions.numpy())
-        store.note(step, batch)
+        rollouts.add(step, batch)
 
     def _log_counts(self) -> None:
         counts, log = self.rollout_buffer.counts, self.logger.record
@@ -140,28 +141,28 @@ class AbacusPPO(MaskablePPO):
             log(f"failures/{kind}", count)
 
     def train(self) -> None:
-        """One update: several passes over the rollout, in shuffled batches."""
+        """Update the policy: several epochs over the rollout, in shuffled minibatches."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
-        samples = self.rollout_buffer.flat()
+        samples = self.rollout_buffer.samples()
         reference = self._clone_log_probs(samples)
         means = _Means()
-        stopped = False
         for _ in range(self.n_epochs):
-            order = torch.randperm(len(samples))
-            for part in parts(len(samples), self.settings.batch_size):
-                which = order[part]
-                loss = self._loss(
-                    samples.pick(which), None if reference is None else reference[which], means
-                )
-                stopped = self._too_far(means)
-                if stopped:
-                    break
-                self._update(loss)
+            finished = self._epoch(samples, reference, means)
             self._n_updates += 1
-            if stopped:
+            if not finished:
                 break
         self._log_training(means)
+
+    def _epoch(self, samples: Samples, reference: torch.Tensor | None, means: _Means) -> bool:
+        """Update on all minibatches; return whether `target_kl` was kept."""
+        for indices in torch.randperm(len(samples)).split(self.settings.batch_size):
+            minibatch = samples.select(indices)
+            loss = self._loss(minibatch, None if reference is None else reference[indices], means)
+            if self._exceeds_target_kl(means):
+                return False
+            self._update(loss)
+        return True
 
     def _loss(
         self, samples: Samples, reference: torch.Tensor | None, means: _Means
@@ -172,16 +173,16 @@ class AbacusPPO(MaskablePPO):
         if self.warming_up:
             return value_loss
         log_probs = masked_log_probs(logits, samples.masks)
-        loss = self._surrogate(taken(log_probs, samples.actions), samples, means)
-        disorder = entropy(log_probs).mean()
-        means.add("entropy_loss", -disorder)
+        loss = self._surrogate(gather(log_probs, samples.actions), samples, means)
+        mean_entropy = entropy(log_probs).mean()
+        means.add("entropy_loss", -mean_entropy)
         loss = loss + self.vf_coef * value_loss
         weight = self.settings.entropy(self._current_progress_remaining)
-        loss = loss - weight * disorder
+        loss = loss - weight * mean_entropy
         if reference is not None:
-            leaving = (reference.exp() * (reference - log_probs)).sum(dim=1).mean()
-            means.add("kl_to_clone", leaving)
-            loss = loss + self.settings.kl_weight * leaving
+            divergence = (reference.exp() * (reference - log_probs)).sum(dim=1).mean()
+            means.add("kl_to_clone", divergence)
+            loss = loss + self.settings.kl_weight * divergence
         if self.demonstrations is not None and self.settings.cloning_weight > 0:
             cloning = self._cloning_loss(self.demonstrations)
             means.add("cloning_loss", cloning)
@@ -189,9 +190,10 @@ class AbacusPPO(MaskablePPO):
         return loss
 
     def _surrogate(self, log_probs: torch.Tensor, samples: Samples, means: _Means) -> torch.Tensor:
-        """PPO's clipped objective, as a loss."""
+        """Return PPO's clipped surrogate loss."""
         advantages = samples.advantages
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        if len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         log_ratio = log_probs - samples.log_probs
         ratio = log_ratio.exp()
         clip = self.settings.clip_range
@@ -203,28 +205,25 @@ class AbacusPPO(MaskablePPO):
         return loss
 
     def _cloning_loss(self, data: CloningSet) -> torch.Tensor:
-        samples = max(self.settings.batch_size // DEMONSTRATED_PART, 1)
-        which = torch.randint(len(data), (min(samples, len(data)),))
-        log_probs = self.policy.log_probs(data.rows[which], data.masks[which])
-        return -taken(log_probs, data.actions[which]).mean()
+        count = max(self.settings.batch_size // SAMPLES_PER_DEMONSTRATION, 1)
+        indices = torch.randint(len(data), (min(count, len(data)),))
+        log_probs = self.policy.log_probs(data.rows[indices], data.masks[indices])
+        return -gather(log_probs, data.actions[indices]).mean()
 
     def _clone_log_probs(self, samples: Samples) -> torch.Tensor | None:
-        """What the frozen clone would do, once for all passes."""
+        """Return the log-probabilities of the frozen clone, once for all epochs."""
         if self.clone is None or self.settings.kl_weight == 0 or self.warming_up:
             return None
         with torch.no_grad():
+            chunks = zip(samples.rows.split(CHUNK), samples.masks.split(CHUNK), strict=True)
             return torch.cat(
-                [
-                    masked_log_probs(self.clone.logits(samples.rows[part]), samples.masks[part])
-                    for part in parts(len(samples), CHUNK)
-                ]
+                [masked_log_probs(self.clone.logits(rows), masks) for rows, masks in chunks]
             )
 
-    def _too_far(self, means: _Means) -> bool:
-        """The paper's stop; sb3's tolerance of one half more."""
-        if self.target_kl is None or self.warming_up:
+    def _exceeds_target_kl(self, means: _Means) -> bool:
+        if self.settings.target_kl == 0 or self.warming_up:
             return False
-        return means.last("approx_kl") > 1.5 * self.target_kl
+        return means.last("approx_kl") > KL_TOLERANCE * self.settings.target_kl
 
     def _update(self, loss: torch.Tensor) -> None:
         optimizer = self.policy.optimizer
@@ -232,7 +231,7 @@ class AbacusPPO(MaskablePPO):
         torch.autograd.backward(loss)
         parameters = list(self.policy.parameters())
         if self.warming_up:
-            # Where there are no gradients, Adam leaves weights as they are.
+            # Adam skips parameters without gradients.
             critic = {id(parameter) for parameter in self.policy.network.critic_parameters()}
             for parameter in parameters:
                 if id(parameter) not in critic:
@@ -256,7 +255,7 @@ class AbacusPPO(MaskablePPO):
 
 
 class _Means:
-    """Means of what updates report; kept as tensors until they are asked for."""
+    """Means of the losses of an update; tensors are converted only when the means are read."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[torch.Tensor]] = {}
@@ -272,7 +271,7 @@ class _Means:
 
 
 def ppo_state(model: AbacusPPO) -> dict[str, Any]:
-    """Weights, optimiser, counters, torch's generator and every abacus, between two rollouts."""
+    """Return what resumes a training between two rollouts, as plain values and tensors."""
     return {
         "policy": model.policy.state_dict(),
         "clone": None if model.clone is None else model.clone.state_dict(),
@@ -286,7 +285,7 @@ def ppo_state(model: AbacusPPO) -> dict[str, Any]:
 
 
 def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
-    """Goes back to where `ppo_state` was taken."""
+    """Restore what `ppo_state` returned."""
     if state["clone"] is not None:
         model.freeze_clone()
         assert model.clone is not None
@@ -297,7 +296,7 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
     model._n_updates = state["n_updates"]
     model.longest_run = state["longest_run"]
     _load_abaci(model.batch, state["abaci"])
-    # The library starts the environment anew where it has no last observation.
+    # Without a last observation, the library resets the environment.
     model._last_obs = dict(model.batch.observation)
     torch.set_rng_state(state["torch_generator"])
 
@@ -313,7 +312,7 @@ def _abaci_arrays(batch: AbacusBatch) -> dict[str, npt.NDArray[Any]]:
 
 
 def _abaci_state(batch: AbacusBatch) -> dict[str, torch.Tensor]:
-    """The arrays as bytes: records are nothing that torch knows."""
+    """Return the arrays as bytes: torch has no structured arrays."""
     return {
         name: torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy())
         for name, array in _abaci_arrays(batch).items()

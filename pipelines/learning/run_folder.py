@@ -1,14 +1,14 @@
-"""The folder of a run: what was asked for, how far it is, what came of it.
+"""The folder of a run: settings, checkpoint, logs, policies and reports.
 
-command.txt       the exact command line
+command.txt       the command line
 config.json       the settings
-checkpoint.pt     where to go on from; tensors and plain values, nothing that runs
-cloning.csv       a line for each epoch
-progress.csv      a line for each update
-evaluations.csv   a line for each evaluation of the greedy policy
-tensorboard/      the same for TensorBoard
+checkpoint.pt     the state to resume from: tensors and plain values, loaded without running code
+cloning.csv       a row per epoch of cloning
+progress.csv      a row per update of PPO
+evaluations.csv   a row per evaluation of the greedy policy
+tensorboard/      the same logs for TensorBoard
 clone/ best/ last/    policies: policy.safetensors and policy.json
-model.zip         the last one for Stable-Baselines3
+model.zip         the last policy for Stable-Baselines3
 certificate.json, report.md, summary.json
 """
 
@@ -17,9 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-import sys
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +25,18 @@ import torch
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
 from oracle.files import atomic_write, atomic_write_text
-from pipelines.job.command_line import shown_path
+from pipelines.job.command_line import relative_path
 from pipelines.learning.settings import Settings
 
 CONFIG, COMMAND, CHECKPOINT = "config.json", "command.txt", "checkpoint.pt"
-#: Settings that may differ when a run goes on: none of them changes what comes out.
-FREE_TO_CHANGE = ("threads",)
+#: Flags that may change on resume, because they do not change the result.
+FREE_FLAGS = ("threads",)
+#: The column of logs with the step or the epoch.
+STEP = "time/total_timesteps"
 
 
 class RunFolder:
-    """One run's folder."""
+    """The folder of one run, with its settings and its checkpoint."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.path = path
@@ -44,73 +44,79 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, settings: Settings, command: Sequence[str]) -> RunFolder:
-        """A new run; refuses a folder that holds one, or anything else."""
+        """Create the folder of a new run; raise ValueError if it holds any files."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             what = "a run" if (path / CONFIG).is_file() else "other files"
-            hint = f"--resume {shown_path(path)}, or " if what == "a run" else ""
-            raise ValueError(f"{shown_path(path)} holds {what}: give {hint}another --run-folder")
+            hint = f"--resume {relative_path(path)}, or " if what == "a run" else ""
+            raise ValueError(f"{relative_path(path)} holds {what}: give {hint}another --run-folder")
         path.mkdir(parents=True, exist_ok=True)
         atomic_write_text(path / COMMAND, shlex.join(command) + "\n")
         atomic_write_text(path / CONFIG, settings.to_json())
         return cls(path, settings)
 
     @classmethod
-    def open(cls, path: Path, given: Settings, named: Sequence[str]) -> RunFolder:
-        """A run to go on with; `named` are the settings that the command line names."""
+    def open(cls, path: Path, given: Mapping[str, Any]) -> RunFolder:
+        """Open the folder of a run to resume; the flags given must be those of its settings."""
         if not (path / CONFIG).is_file():
-            raise ValueError(f"{shown_path(path)} holds no run: {CONFIG} is missing")
-        saved = Settings.from_json((path / CONFIG).read_text())
+            raise ValueError(f"{relative_path(path)} holds no run: {CONFIG} is missing")
+        try:
+            settings = Settings.from_json((path / CONFIG).read_text())
+        except ValueError as error:
+            raise ValueError(f"{relative_path(path / CONFIG)}: {error}") from None
+        wanted, saved = settings.with_flags(given).flags(), settings.flags()
         changed = [
-            f"--{name.replace('_', '-')} {getattr(given, name)} (was {getattr(saved, name)})"
-            for name in named
-            if name not in FREE_TO_CHANGE and getattr(given, name) != getattr(saved, name)
+            f"--{name.replace('_', '-')} {wanted[name]} (was {saved[name]})"
+            for name in given
+            if name not in FREE_FLAGS and wanted[name] != saved[name]
         ]
         if changed:
             raise ValueError(
-                f"a run goes on with its own settings; changed: {', '.join(changed)}. Leave them "
-                "out, or start another run"
+                f"a resumed run keeps its settings; changed: {', '.join(changed)}. Leave them out, "
+                "or start another run"
             )
-        return cls(path, saved)
+        free = {name: value for name, value in given.items() if name in FREE_FLAGS}
+        return cls(path, settings.with_flags(free))
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Replaces the checkpoint, at once or not at all."""
+        """Replace the checkpoint atomically."""
         atomic_write(self.path / CHECKPOINT, lambda file: torch.save(state, file))
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The last checkpoint; None if there is none yet. Runs no code of the file."""
+        """Return the last checkpoint, or None before the first one; code in it is not run."""
         path = self.path / CHECKPOINT
         if not path.is_file():
             return None
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         return state
 
+    def logger(self, name: str, after: int | None = None) -> Logger:
+        """Return a logger to CSV and TensorBoard; see `CsvLog` for `after`."""
+        outputs: list[KVWriter] = [
+            TensorBoardOutputFormat(str(self.path / "tensorboard" / name)),
+            CsvLog(self.path / f"{name}.csv", after),
+        ]
+        return Logger(folder=str(self.path), output_formats=outputs)
+
 
 def next_folder(log_folder: Path, name: str) -> Path:
-    """The first free folder of this name and a number."""
+    """Return the first unused folder `name-1`, `name-2`, ..."""
     number = 1
     while (log_folder / f"{name}-{number}").exists():
         number += 1
     return log_folder / f"{name}-{number}"
 
 
-def named_on_command_line(argv: Sequence[str] | None = None) -> list[str]:
-    """The settings that the command line names."""
-    given = {word.split("=")[0] for word in (sys.argv[1:] if argv is None else argv)}
-    return [
-        field.name
-        for field in fields(Settings)
-        if {f"--{field.name.replace('_', '-')}", f"--no-{field.name.replace('_', '-')}"} & given
-    ]
-
-
-STEP = "time/total_timesteps"
-
-
 class CsvLog(KVWriter):
-    """A CSV file with a line for each dump; a new column rewrites it."""
+    """CSV log with a row per dump; the file is rewritten when a column is added."""
 
     def __init__(self, path: Path, after: int | None = None) -> None:
-        """`after` is the step behind which lines that are there are dropped; None: all."""
+        """Open a log.
+
+        Args:
+            path: the file.
+            after: on resume, the step of the checkpoint: later rows of the file are discarded.
+                None discards all.
+        """
         self.path = path
         self.rows: list[dict[str, str]] = []
         if after is not None and path.is_file():
@@ -125,7 +131,7 @@ class CsvLog(KVWriter):
         key_excluded: dict[str, tuple[str, ...]],
         step: int = 0,
     ) -> None:
-        """Adds a line."""
+        """Append a row."""
         row = {key: str(value) for key, value in sorted(key_values.items())}
         row[STEP] = str(step)
         self.rows.append(row)
@@ -145,20 +151,11 @@ class CsvLog(KVWriter):
         atomic_write_text(self.path, text.getvalue())
 
     def close(self) -> None:
-        """Nothing is kept open."""
-
-
-def file_logger(folder: Path, name: str, after: int | None = None) -> Logger:
-    """A logger into TensorBoard and a CSV file; see CsvLog for `after`."""
-    outputs: list[KVWriter] = [
-        TensorBoardOutputFormat(str(folder / "tensorboard" / name)),
-        CsvLog(folder / f"{name}.csv", after),
-    ]
-    return Logger(folder=str(folder), output_formats=outputs)
+        """Do nothing: no file is kept open."""
 
 
 def seconds_at(folder: Path, step: int, clock: str) -> float | None:
-    """The time that a run had taken when it was evaluated at a step, from its evaluations' log."""
+    """Return the training time at an evaluation, from a column of `evaluations.csv`."""
     file = folder / "evaluations.csv"
     if not file.is_file():
         return None

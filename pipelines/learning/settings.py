@@ -1,398 +1,456 @@
-"""The configuration of a run: one frozen dataclass is the command line, and is saved with the run.
+"""The settings of a run and of its learners: defaults, checks, presets, flags and JSON.
 
-A field that the preset decides is None until `settled` fills it in.
+Every hyperparameter is a field of the dataclass that its learner takes; its default and its range
+are declared there. A preset is a complete `Settings`, in which flags of the command line replace
+single values.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from abacus.rules import AbacusConfig, Operations
+import torch
+
+from abacus.checks import check_choice, check_integer, check_number, not_allowed
+from abacus.rules import AbacusConfig
 from oracle.demos.recipe import OPERATIONS_PER_EPISODE, Recipe
-from pipelines.job.command_line import option
 from pipelines.learning.networks import NetworkName
 
 ScheduleKind = Literal["constant", "linear", "sinusoid"]
-SCHEDULE_KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-#: Waves of a whole run: the paper's figures show about so many, the authors' code has 13.9.
+Preset = Literal["default", "exact", "alone"]
+T = TypeVar("T")
+
+#: Periods of a sinusoid schedule: about as many as in the paper's figures; the authors' code has
+#: 13.9.
 WAVES = 14
+#: Smaller cloning sets get smaller minibatches, down to SMALLEST_BATCH, for this many updates.
+UPDATES_PER_EPOCH = 20
+SMALLEST_BATCH = 32
+#: Size of a recorded file of demonstrations; smaller sets are its first operations.
+RECORDED_OPERATIONS = 50_000
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """From `start` to `end`.
+class _Range:
+    """The numbers that a field may hold."""
 
-    `sinusoid` is a wave of height 2 under a line that falls from 1 to 0: its mean is that of
-    `linear`, it starts and ends at `end`, and its first peak is nearly twice `start`. The paper
-    says "linearly-decaying sinusoidal"; this form is that of the authors' code.
+    low: float = 0
+    high: float | None = None
+    low_open: bool = False
+    high_open: bool = False
+
+
+_AT_LEAST_0 = _Range()
+_AT_LEAST_1 = _Range(1)
+_POSITIVE = _Range(0, low_open=True)
+_PROBABILITY = _Range(0, 1)
+
+
+def _number(default: float, allowed: _Range) -> Any:
+    """Declare a numeric field with its default and its range."""
+    return field(default=default, metadata={"range": allowed})
+
+
+@cache
+def _hints(record: type[Any]) -> dict[str, Any]:
+    return get_type_hints(record)
+
+
+class _Checked:
+    """Base of frozen dataclasses that check every field: its type, and the range of a number."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):  # type: ignore[arg-type]
+            hint, value = _hints(type(self))[each.name], getattr(self, each.name)
+            allowed = each.metadata.get("range", _AT_LEAST_0)
+            object.__setattr__(self, each.name, _checked(each.name, value, hint, allowed))
+
+
+def _checked(name: str, value: Any, hint: Any, allowed: _Range) -> Any:
+    if hint is int:
+        high = None if allowed.high is None else int(allowed.high)
+        return check_integer(name, value, int(allowed.low), high)
+    if hint is float:
+        return check_number(name, value, **vars(allowed))
+    if get_origin(hint) is Literal:
+        return check_choice(name, value, get_args(hint))
+    kinds = get_args(hint) if get_args(hint) else (hint,)
+    if not isinstance(value, kinds):
+        raise not_allowed(name, value, " or ".join(kind.__name__ for kind in kinds))
+    return value
+
+
+@dataclass(frozen=True)
+class Schedule(_Checked):
+    """A value that changes from `start` to `end` in the course of the training.
+
+    `sinusoid` is a wave of height 2 under a line that falls from 1 to 0: it has the mean of
+    `linear`, starts and ends at `end`, and its first peak is nearly twice `start`. The paper says
+    "linearly-decaying sinusoidal"; this form is that of the authors' code.
     """
 
     kind: ScheduleKind
     start: float
     end: float = 0.0
 
-    def __post_init__(self) -> None:
-        if self.kind not in SCHEDULE_KINDS:
-            raise ValueError(
-                f"schedule={self.kind!r} is not allowed: give one of {', '.join(SCHEDULE_KINDS)}"
-            )
-        for name in ("start", "end"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{name}={value!r} is not allowed: give a number of 0 or more")
-
     def __call__(self, progress_remaining: float) -> float:
-        """The value when so much of the run is left."""
+        """Return the value for the remaining progress, from 1 (beginning) to 0 (end)."""
         if self.kind == "constant":
             return self.start
-        left = min(max(progress_remaining, 0.0), 1.0)
+        remaining = min(max(progress_remaining, 0.0), 1.0)
         if self.kind == "sinusoid":
-            left *= 1.0 - math.cos(2.0 * math.pi * WAVES * left)
-        return self.end + (self.start - self.end) * left
+            remaining *= 1.0 - math.cos(2.0 * math.pi * WAVES * remaining)
+        return self.end + (self.start - self.end) * remaining
 
 
-#: Updates that an epoch has at least, as far as samples allow: small sets take small batches.
-UPDATES_PER_EPOCH = 20
-
-SMALLEST_BATCH = 32
+def _check_learning_rate(schedule: Schedule) -> None:
+    check_number("learning_rate.start", schedule.start, 0, low_open=True)
 
 
 @dataclass(frozen=True)
-class CloningSettings:
-    """How to clone."""
+class CloningSettings(_Checked):
+    """Hyperparameters of behavioural cloning."""
 
-    epochs: int = 60
-    batch_size: int = 512
-    learning_rate: float = 3e-3
-    patience: int = 15
-    label_smoothing: float = 0.05
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate={self.learning_rate} is not allowed: give more than 0")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(
-                f"label_smoothing={self.label_smoothing} is not allowed: give 0 to below 1"
-            )
+    epochs: int = _number(60, _AT_LEAST_1)
+    batch_size: int = _number(512, _AT_LEAST_1)
+    learning_rate: float = _number(3e-3, _POSITIVE)
+    patience: int = _number(15, _AT_LEAST_1)
+    label_smoothing: float = _number(0.05, _Range(0, 1, high_open=True))
 
     def batch_size_for(self, samples: int) -> int:
-        """The batch size asked for, or less where there are few samples."""
+        """Return the minibatch size for a set: `batch_size`, or less for a small set."""
         return min(self.batch_size, max(SMALLEST_BATCH, samples // UPDATES_PER_EPOCH))
 
 
 @dataclass(frozen=True)
-class PpoSettings:
-    """How to fine-tune, or to learn from nothing."""
+class PpoSettings(_Checked):
+    """Hyperparameters of PPO, fine-tuning a clone by default."""
 
-    n_envs: int = 256
-    n_steps: int = 64
-    batch_size: int = 1024
-    n_epochs: int = 3
-    gamma: float = 0.99
-    gae_lambda: float = 0.9
-    clip_range: float = 0.2
-    vf_coef: float = 0.5
-    max_grad_norm: float = 0.5
-    target_kl: float | None = 0.2
-    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 3e-4))
-    entropy: Schedule = field(default_factory=lambda: Schedule("constant", 0.0))
-    #: Steps in which the critic alone learns.
-    critic_warmup: int = 0
-    #: Weight of the divergence from the frozen clone.
-    kl_weight: float = 0.0
+    n_envs: int = _number(256, _AT_LEAST_1)
+    n_steps: int = _number(64, _AT_LEAST_1)
+    batch_size: int = _number(256, _AT_LEAST_1)
+    n_epochs: int = _number(6, _AT_LEAST_1)
+    gamma: float = _number(0.95, _PROBABILITY)
+    gae_lambda: float = _number(0.9, _PROBABILITY)
+    clip_range: float = _number(0.2, _POSITIVE)
+    vf_coef: float = _number(0.5, _AT_LEAST_0)
+    max_grad_norm: float = _number(0.5, _POSITIVE)
+    #: KL divergence at which an update stops early; 0: never.
+    target_kl: float = _number(0.2, _AT_LEAST_0)
+    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
+    #: Weight of the entropy bonus.
+    entropy: Schedule = field(default_factory=lambda: Schedule("linear", 0.0))
+    #: First steps, in which the critic alone learns.
+    critic_warmup: int = _number(50_000, _AT_LEAST_0)
+    #: Weight of the KL divergence from the frozen clone.
+    kl_weight: float = _number(0.05, _AT_LEAST_0)
     #: Weight of the cloning loss on demonstrations.
-    cloning_weight: float = 0.0
+    cloning_weight: float = _number(1.0, _AT_LEAST_0)
 
     def __post_init__(self) -> None:
-        for name in ("n_envs", "n_steps", "batch_size", "n_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 to 1")
-        for name in ("critic_warmup", "kl_weight", "cloning_weight"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
+        super().__post_init__()
+        _check_learning_rate(self.learning_rate)
 
     @property
     def rollout(self) -> int:
-        """Steps between two updates."""
+        """Steps of a rollout, over all environments."""
         return self.n_envs * self.n_steps
 
 
 @dataclass(frozen=True)
-class DqnSettings:
-    """How to learn by DQN; all steps are those of single abaci."""
+class DqnSettings(_Checked):
+    """Hyperparameters of DQN; steps are counted over all environments."""
 
-    n_envs: int = 64
-    buffer_size: int = 200_000
-    batch_size: int = 128
-    gamma: float = 0.95
+    n_envs: int = _number(64, _AT_LEAST_1)
+    buffer_size: int = _number(200_000, _AT_LEAST_1)
+    batch_size: int = _number(128, _AT_LEAST_1)
+    gamma: float = _number(0.95, _PROBABILITY)
     learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
-    #: Steps before the first update, with random actions alone.
-    learning_starts: int = 5_000
-    #: Steps between updates: a multiple of `n_envs`, which step together.
-    train_freq: int = 64
-    #: Updates each time.
-    gradient_steps: int = 4
-    target_update_interval: int = 2_000
-    #: The part of the run in which random actions become rare.
-    exploration_fraction: float = 0.2
-    exploration_final_eps: float = 0.05
-    max_grad_norm: float = 10.0
+    #: Steps with random actions before the first update.
+    learning_starts: int = _number(5_000, _AT_LEAST_0)
+    #: Steps between updates: a multiple of `n_envs`.
+    train_freq: int = _number(64, _AT_LEAST_1)
+    gradient_steps: int = _number(4, _AT_LEAST_1)
+    target_update_interval: int = _number(2_000, _AT_LEAST_1)
+    #: Fraction of the training in which the exploration rate falls from 1 to its final value.
+    exploration_fraction: float = _number(0.2, _PROBABILITY)
+    exploration_final_eps: float = _number(0.05, _PROBABILITY)
+    max_grad_norm: float = _number(10.0, _POSITIVE)
 
     def __post_init__(self) -> None:
-        for name in (
-            "n_envs",
-            "batch_size",
-            "train_freq",
-            "gradient_steps",
-            "target_update_interval",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-        for name in ("gamma", "exploration_fraction", "exploration_final_eps"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 to 1")
-        if self.learning_starts < 0:
-            raise ValueError(
-                f"learning_starts={self.learning_starts} is not allowed: give 0 or more"
-            )
+        super().__post_init__()
+        _check_learning_rate(self.learning_rate)
         if self.buffer_size < self.n_envs:
-            raise ValueError(
-                f"buffer_size={self.buffer_size} is not allowed: give n_envs={self.n_envs} or more"
-            )
+            raise not_allowed("buffer_size", self.buffer_size, f"n_envs={self.n_envs} or more")
         if self.train_freq % self.n_envs:
-            raise ValueError(
-                f"train_freq={self.train_freq} is not allowed: give a multiple of "
-                f"n_envs={self.n_envs}"
-            )
-
-
-Preset = Literal["default", "exact", "alone"]
-#: Operations of the file that is recorded where none is given; smaller sets are its first ones.
-RECORDED_OPERATIONS = 50_000
-
-#: What each preset decides. `default`: a clone of few demonstrations, so that PPO has something to
-#: do. `exact`: as many demonstrations as it takes, on an abacus wide enough for every phase of the
-#: encoding, and no PPO. `alone`: PPO from nothing. Idling for ever is worth -0.05 / (1 - discount),
-#: at 0.95 as much as a mistake: -1. With a higher discount a policy that does not know what to do
-#: would rather end the episode by a mistake than try, with a much lower one it idles. The entropy
-#: bonus keeps it trying.
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {
-        "demo_operations": 500,
-        "columns": 10,
-        "max_digits": 6,
-        "epochs": 60,
-        "n_timesteps": 600_000,
-        "critic_warmup": 50_000,
-        "kl_weight": 0.05,
-        "cloning_weight": 1.0,
-        "entropy_start": 0.0,
-        "learning_rate": 1e-3,
-        "n_epochs": 6,
-        "batch_size": 256,
-        "gamma": 0.95,
-        "gae_lambda": 0.9,
-    },
-    "exact": {
-        "demo_operations": 450_000,
-        "columns": 12,
-        "max_digits": 11,
-        "epochs": 40,
-        "n_timesteps": 0,
-        "critic_warmup": 0,
-        "kl_weight": 0.0,
-        "cloning_weight": 0.0,
-        "entropy_start": 0.0,
-        "learning_rate": 5e-4,
-        "n_epochs": 3,
-        "batch_size": 1024,
-        "gamma": 0.99,
-        "gae_lambda": 0.9,
-    },
-    "alone": {
-        "demo_operations": 0,
-        "columns": 10,
-        "max_digits": 6,
-        "epochs": 60,
-        "n_timesteps": 20_000_000,
-        "critic_warmup": 0,
-        "kl_weight": 0.0,
-        "cloning_weight": 0.0,
-        "entropy_start": 0.1,
-        "learning_rate": 1e-3,
-        "n_epochs": 6,
-        "batch_size": 256,
-        "gamma": 0.95,
-        "gae_lambda": 0.8,
-    },
-}
-
-
-def _by_preset(name: str, text: str) -> Any:
-    shown = ", ".join(f"{preset} {values[name]}" for preset, values in PRESETS.items())
-    return option(None, f"{text} (by preset: {shown})")
+            raise not_allowed("train_freq", self.train_freq, f"a multiple of n_envs={self.n_envs}")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Everything that decides a run."""
+class Settings(_Checked):
+    """Everything that decides the result of a run; the defaults are the preset `default`."""
 
-    preset: Preset = option("default", "few demonstrations and PPO, exact cloning, or PPO alone")
-    demonstrations: Path | None = option(
-        None, "file of demonstrations; recorded into datasets/ where none is given"
+    preset: Preset = "default"
+    #: File of demonstrations; None: recorded into datasets/.
+    demonstrations: Path | None = None
+    demo_operations: int = _number(500, _AT_LEAST_0)
+    demo_seed: int = _number(0, _AT_LEAST_0)
+    start_from: Path | None = None
+    trust: bool = False
+    network: NetworkName = "compact"
+    world: AbacusConfig = field(
+        default_factory=lambda: AbacusConfig(reward="no_of", start="random")
     )
-    demo_operations: int | None = _by_preset(
-        "demo_operations", "first operations of the file to clone; 0: no cloning"
-    )
-    demo_seed: int = option(0, "seed of the demonstrations that are recorded")
-    start_from: Path | None = option(
-        None, "start from this policy (a run, a policy's folder, a trusted zip)"
-    )
-    trust: bool = option(False, "allow a zip, whose loading runs code of its maker")
-    network: NetworkName = option("compact", "network of actor and critic")
-
-    base: int = option(5, "positions of a column")
-    columns: int | None = _by_preset("columns", "columns of the abacus")
-    max_digits: int | None = _by_preset("max_digits", "digits of the longest operand")
-    frames: int = option(3, "frames that the agent sees at once")
-    operations: Operations = option("both", "operations to learn")
-    reward: str = option("no_of", "reward level, or modules joined by commas")
-    start: str = option("random", "value that episodes start from, or 'random'")
-
-    epochs: int | None = _by_preset("epochs", "passes over the demonstrations, at most")
-    cloning_batch_size: int = option(512, "samples of an update when cloning")
-    cloning_learning_rate: float = option(3e-3, "highest learning rate when cloning")
-    patience: int = option(15, "epochs without a lower held-out loss before cloning stops")
-    label_smoothing: float = option(0.05, "part of the cloning target spread over legal actions")
-
-    n_timesteps: int | None = _by_preset("n_timesteps", "steps of PPO; 0: cloning alone")
-    critic_warmup: int | None = _by_preset("critic_warmup", "first steps, with the actor frozen")
-    kl_weight: float | None = _by_preset("kl_weight", "weight of the KL to the frozen clone")
-    cloning_weight: float | None = _by_preset(
-        "cloning_weight", "weight of a cloning loss on demonstrations during PPO"
-    )
-    entropy_start: float | None = _by_preset("entropy_start", "entropy bonus at first")
-    entropy_end: float = option(0.0, "entropy bonus at the end")
-    entropy_schedule: ScheduleKind = option("linear", "how the entropy bonus falls")
-    learning_rate: float | None = _by_preset("learning_rate", "learning rate of PPO at first")
-    learning_rate_schedule: ScheduleKind = option("linear", "how it falls; sinusoid is the paper's")
-    target_kl: float = option(0.2, "KL at which an update stops; 0: never")
-    n_envs: int = option(256, "abaci that act at once")
-    n_steps: int = option(64, "steps of each between updates")
-    batch_size: int | None = _by_preset("batch_size", "samples of an update")
-    n_epochs: int | None = _by_preset("n_epochs", "passes over a rollout")
-    gamma: float | None = _by_preset("gamma", "discount")
-    gae_lambda: float | None = _by_preset("gae_lambda", "lambda of the advantage estimation")
-    clip_range: float = option(0.2, "PPO's clip range")
-    vf_coef: float = option(0.5, "weight of the critic's loss")
-
-    seed: int = option(0, "seed of everything random")
-    threads: int = option(1, "threads of torch; more help the paper network alone")
-    device: str = option("cpu", "device of torch")
-    eval_freq: int = option(100_000, "steps between evaluations")
-    eval_episodes: int = option(500, "episodes of an evaluation")
+    cloning: CloningSettings = field(default_factory=CloningSettings)
+    n_timesteps: int = _number(600_000, _AT_LEAST_0)
+    ppo: PpoSettings = field(default_factory=PpoSettings)
+    seed: int = _number(0, _AT_LEAST_0)
+    threads: int = _number(1, _AT_LEAST_1)
+    device: str = "cpu"
+    eval_freq: int = _number(100_000, _AT_LEAST_1)
+    eval_episodes: int = _number(500, _AT_LEAST_1)
 
     def __post_init__(self) -> None:
-        for name in ("seed", "demo_seed", "demo_operations", "n_timesteps"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name}={value} is not allowed: give 0 or more")
-        for name in ("threads", "eval_freq", "eval_episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 1 or more")
-
-    def settled(self) -> Settings:
-        """With the preset's values where nothing else was asked for; impossible ones raise."""
-        preset = PRESETS[self.preset]
-        open_fields = {name: value for name, value in preset.items() if getattr(self, name) is None}
-        chosen = replace(self, **open_fields)
-        chosen.world()
-        chosen.cloning()
-        chosen.ppo()
-        if chosen.demo_operations and chosen.start_from is not None:
+        super().__post_init__()
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise not_allowed("device", self.device, "a device of torch, such as cpu") from None
+        if self.demo_operations and self.start_from is not None:
             raise ValueError("demo_operations and start_from: give one of them, the other as 0")
-        if not chosen.demo_operations and not chosen.n_timesteps:
+        if not self.demo_operations and not self.n_timesteps:
             raise ValueError("demo_operations=0 and n_timesteps=0: there is nothing to do")
-        if not chosen.demo_operations and chosen.cloning_weight:
+        if not self.demo_operations and self.ppo.cloning_weight:
             raise ValueError("cloning_weight needs demonstrations: give demo_operations")
-        return chosen
-
-    def world(self) -> AbacusConfig:
-        """The abacus on which PPO trains and the policy is evaluated."""
-        start = self.start if self.start == "random" else int(self.start)
-        return AbacusConfig(
-            columns=self.columns or 10,
-            base=self.base,
-            max_digits=self.max_digits or 6,
-            frames=self.frames,
-            operations=self.operations,
-            reward=self.reward,
-            start=start,  # type: ignore[arg-type]
-        )
 
     def recipe(self) -> Recipe:
-        """The demonstrations that are recorded where no file is given."""
+        """Return the recipe of the demonstrations that are recorded when no file is given."""
         config = replace(
-            self.world(), max_operations=OPERATIONS_PER_EPISODE, reward="dense", frames=3
+            self.world, max_operations=OPERATIONS_PER_EPISODE, reward="dense", frames=3
         )
-        operations = max(self.demo_operations or 0, RECORDED_OPERATIONS)
+        operations = max(self.demo_operations, RECORDED_OPERATIONS)
         return Recipe(config=config, seed=self.demo_seed, operations=operations)
 
-    def cloning(self) -> CloningSettings:
-        """How to clone."""
-        return CloningSettings(
-            epochs=self.epochs or 1,
-            batch_size=self.cloning_batch_size,
-            learning_rate=self.cloning_learning_rate,
-            patience=self.patience,
-            label_smoothing=self.label_smoothing,
-        )
+    def flags(self) -> dict[str, Any]:
+        """Return the values of all flags as plain values."""
+        values = {name: _value_at(self, flag.place) for name, flag in FLAGS.items()}
+        reward = self.world.reward
+        values["reward"] = reward if isinstance(reward, str) else ",".join(reward)
+        values["start"] = str(self.world.start)
+        return {k: str(v) if isinstance(v, Path) else v for k, v in values.items()}
 
-    def ppo(self) -> PpoSettings:
-        """How to fine-tune."""
-        return PpoSettings(
-            n_envs=self.n_envs,
-            n_steps=self.n_steps,
-            batch_size=self.batch_size or 1024,
-            n_epochs=self.n_epochs or 1,
-            gamma=0.99 if self.gamma is None else self.gamma,
-            gae_lambda=0.9 if self.gae_lambda is None else self.gae_lambda,
-            clip_range=self.clip_range,
-            vf_coef=self.vf_coef,
-            target_kl=self.target_kl or None,
-            learning_rate=Schedule(self.learning_rate_schedule, self.learning_rate or 0.0),
-            entropy=Schedule(self.entropy_schedule, self.entropy_start or 0.0, self.entropy_end),
-            critic_warmup=self.critic_warmup or 0,
-            kl_weight=self.kl_weight or 0.0,
-            cloning_weight=self.cloning_weight or 0.0,
-        )
+    def with_flags(self, given: Mapping[str, Any]) -> Settings:
+        """Return these settings with the values of some flags replaced."""
+        for name in given:
+            check_choice("flag", name, FLAGS)
+        changes = {FLAGS[name].place: value for name, value in given.items()}
+        start = changes.get("world.start")
+        if isinstance(start, str) and start.isdecimal():
+            changes["world.start"] = int(start)
+        for name in ("demonstrations", "start_from"):
+            if isinstance(changes.get(name), str):
+                changes[name] = Path(changes[name])
+        return replace_at(self, changes)
 
     def to_json(self) -> str:
-        """The settings as JSON text."""
-        values = {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in asdict(self).items()
-        }
-        return json.dumps(values, indent=2) + "\n"
+        """Return the settings as JSON text."""
+        return json.dumps(asdict(self), indent=2, default=str) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """Settings from JSON text; unknown names raise."""
-        values = json.loads(text)
-        known = {field.name for field in fields(Settings)}
-        if not isinstance(values, dict) or not set(values) <= known:
-            raise ValueError("these are not the settings of a run of this version")
-        for name in ("demonstrations", "start_from"):
-            if values.get(name) is not None:
-                values[name] = Path(values[name])
-        return Settings(**values)
+        """Read settings from JSON text; raise ValueError for anything else."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"the settings are not JSON: {error}") from None
+        return _read(cls, values, "the settings")
+
+
+def replace_at(record: T, changes: Mapping[str, Any]) -> T:
+    """Return nested dataclasses with values replaced, by dotted names such as `ppo.gamma`.
+
+    The message of a refused value starts with its dotted name.
+    """
+    own: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for place, value in changes.items():
+        name, _, rest = place.partition(".")
+        if rest:
+            nested.setdefault(name, {})[rest] = value
+        else:
+            own[name] = value
+    for name, inner in nested.items():
+        try:
+            own[name] = replace_at(getattr(record, name), inner)
+        except ValueError as error:
+            raise ValueError(f"{name}.{error}") from None
+    return replace(record, **own)  # type: ignore[type-var]
+
+
+def _value_at(record: Any, place: str) -> Any:
+    for name in place.split("."):
+        record = getattr(record, name)
+    return record
+
+
+def _read(record: type[T], values: Any, what: str) -> T:
+    """Build a dataclass from the values of its fields, all of which must be there."""
+    hints = _hints(record)
+    names = [each.name for each in fields(record)]  # type: ignore[arg-type]
+    if not isinstance(values, dict) or set(values) != set(names):
+        found = set(values) if isinstance(values, dict) else set()
+        wrong = {"missing": set(names) - found, "unknown": found - set(names)}
+        listed = "; ".join(f"{k}: {', '.join(sorted(v)[:5])}" for k, v in wrong.items() if v)
+        raise ValueError(f"{what} are not those of a run of this version: {listed}")
+    arguments = {}
+    for name, value in values.items():
+        if is_dataclass(hints[name]):
+            value = _read(hints[name], value, f"{what}, {name},")  # type: ignore[arg-type]
+        elif Path in get_args(hints[name]) and isinstance(value, str):
+            value = Path(value)
+        arguments[name] = value
+    return record(**arguments)
+
+
+#: `default` clones few demonstrations, so that PPO can improve the clone. `exact` clones as many as
+#: an exact policy needs, on an abacus wide enough for every phase of the encoding, without PPO.
+#: `alone` is PPO from random weights. Idling for ever is worth -0.05 / (1 - gamma), with gamma=0.95
+#: as much as a mistake: -1. With a higher gamma an untrained policy prefers to end the episode by a
+#: mistake, with a much lower one it idles. The entropy bonus keeps it exploring.
+PRESETS: dict[str, Settings] = {
+    "default": Settings(),
+    "exact": replace_at(
+        Settings(),
+        {
+            "preset": "exact",
+            "demo_operations": 450_000,
+            "world.columns": 12,
+            "world.max_digits": 11,
+            "cloning.epochs": 40,
+            "n_timesteps": 0,
+            "ppo.batch_size": 1024,
+            "ppo.n_epochs": 3,
+            "ppo.gamma": 0.99,
+            "ppo.learning_rate.start": 5e-4,
+            "ppo.critic_warmup": 0,
+            "ppo.kl_weight": 0.0,
+            "ppo.cloning_weight": 0.0,
+        },
+    ),
+    "alone": replace_at(
+        Settings(),
+        {
+            "preset": "alone",
+            "demo_operations": 0,
+            "n_timesteps": 20_000_000,
+            "ppo.gae_lambda": 0.8,
+            "ppo.entropy.start": 0.1,
+            "ppo.critic_warmup": 0,
+            "ppo.kl_weight": 0.0,
+            "ppo.cloning_weight": 0.0,
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of the command line: the value that it sets, by its dotted name, and its help."""
+
+    place: str
+    help: str
+
+
+FLAGS = {
+    "preset": Flag("preset", "few demonstrations and PPO, exact cloning, or PPO alone"),
+    "demonstrations": Flag(
+        "demonstrations", "file of demonstrations; without it, one is recorded into datasets/"
+    ),
+    "demo_operations": Flag(
+        "demo_operations", "operations to clone, the first of the file; 0: no cloning"
+    ),
+    "demo_seed": Flag("demo_seed", "random seed of recorded demonstrations"),
+    "start_from": Flag(
+        "start_from", "initial policy (folder of a run or of a policy, trusted zip)"
+    ),
+    "trust": Flag("trust", "load a zip, which can run code of its author"),
+    "network": Flag("network", "network of actor and critic"),
+    "base": Flag("world.base", "base of the numbers: positions of a column"),
+    "columns": Flag("world.columns", "columns of the abacus"),
+    "max_digits": Flag("world.max_digits", "digits of the longest operand"),
+    "frames": Flag("world.frames", "stacked frames of an observation"),
+    "operations": Flag("world.operations", "operations to learn"),
+    "reward": Flag("world.reward", "reward level, or modules joined by commas"),
+    "start": Flag("world.start", "value at the start of an episode, or 'random'"),
+    "epochs": Flag("cloning.epochs", "largest number of epochs of cloning"),
+    "cloning_batch_size": Flag("cloning.batch_size", "minibatch size of cloning"),
+    "cloning_learning_rate": Flag("cloning.learning_rate", "peak learning rate of cloning"),
+    "patience": Flag(
+        "cloning.patience", "epochs without a lower held-out loss before cloning stops"
+    ),
+    "label_smoothing": Flag(
+        "cloning.label_smoothing", "part of the cloning target spread over legal actions"
+    ),
+    "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: cloning alone"),
+    "critic_warmup": Flag("ppo.critic_warmup", "first steps, in which the actor is frozen"),
+    "kl_weight": Flag("ppo.kl_weight", "weight of the KL divergence from the frozen clone"),
+    "cloning_weight": Flag(
+        "ppo.cloning_weight", "weight of the cloning loss on demonstrations during PPO"
+    ),
+    "entropy_start": Flag("ppo.entropy.start", "initial weight of the entropy bonus"),
+    "entropy_end": Flag("ppo.entropy.end", "final weight of the entropy bonus"),
+    "entropy_schedule": Flag("ppo.entropy.kind", "schedule of the entropy bonus"),
+    "learning_rate": Flag("ppo.learning_rate.start", "initial learning rate of PPO"),
+    "learning_rate_schedule": Flag(
+        "ppo.learning_rate.kind", "schedule of PPO's learning rate; sinusoid: the paper's"
+    ),
+    "target_kl": Flag("ppo.target_kl", "KL divergence at which an update stops early; 0: never"),
+    "n_envs": Flag("ppo.n_envs", "parallel environments"),
+    "n_steps": Flag("ppo.n_steps", "steps of each environment in a rollout"),
+    "batch_size": Flag("ppo.batch_size", "minibatch size of PPO"),
+    "n_epochs": Flag("ppo.n_epochs", "epochs over a rollout"),
+    "gamma": Flag("ppo.gamma", "discount factor"),
+    "gae_lambda": Flag("ppo.gae_lambda", "lambda of generalised advantage estimation"),
+    "clip_range": Flag("ppo.clip_range", "clip range of PPO"),
+    "vf_coef": Flag("ppo.vf_coef", "weight of the value loss"),
+    "seed": Flag("seed", "random seed"),
+    "threads": Flag("threads", "threads of torch; only the paper network gains from more"),
+    "device": Flag("device", "device of torch"),
+    "eval_freq": Flag("eval_freq", "steps between evaluations"),
+    "eval_episodes": Flag("eval_episodes", "episodes of an evaluation"),
+}
+
+
+def resolve(given: Mapping[str, Any]) -> Settings:
+    """Return the settings of the preset among the given flags, with the other flags applied."""
+    preset = check_choice("preset", given.get("preset", "default"), PRESETS)
+    return PRESETS[preset].with_flags(given)
+
+
+def flag_options() -> dict[str, tuple[Any, str]]:
+    """Return the type and the help of each flag, with its defaults, for the command line."""
+    return {
+        name: (_type_at(Settings, flag.place), f"{flag.help}{_defaults(flag.place)}")
+        for name, flag in FLAGS.items()
+    }
+
+
+def _type_at(record: Any, place: str) -> Any:
+    for name in place.split("."):
+        record = _hints(record)[name]
+    return record
+
+
+def _defaults(place: str) -> str:
+    values = {preset: _value_at(settings, place) for preset, settings in PRESETS.items()}
+    if place == "preset" or len(set(values.values())) == 1:
+        default = values["default"]
+        return "" if default is None or default is False else f" (default: {default})"
+    by_preset = ", ".join(f"{preset} {value}" for preset, value in values.items())
+    return f" (by preset: {by_preset})"
