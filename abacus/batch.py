@@ -131,7 +131,6 @@ class AbacusBatch:
             results=np.zeros(n, kernel.RESULT),
             ended=np.zeros(n, np.int32),
             final_seen=self._new_seen(),
-            final_masks=np.zeros((n, len(Action)), np.bool_),
             final_scalars=np.zeros(n, kernel.SCALARS),
         )
 
@@ -140,7 +139,6 @@ class AbacusBatch:
         out, world = self.out, self.world
         self.observation = self._parts(_locked(out.seen))
         self.final_observation = self._parts(_locked(out.final_seen))
-        self.final_masks = _locked(out.final_masks)
         self.final_scalars = _locked(out.final_scalars)
         self.digits, self.target = _locked(world.cells["digit"]), _locked(world.cells["target"])
         self.scalars, self.history = _locked(world.scalars), _locked(world.history)
@@ -165,6 +163,13 @@ class AbacusBatch:
         """The abaci whose episode the last step ended."""
         ended: npt.NDArray[np.int32] = self.out.ended[: self._ended]
         return ended
+
+    @property
+    def final_masks(self) -> npt.NDArray[np.bool_]:
+        """The actions that were legal in the last states of the abaci in `ended`, (ended, 8)."""
+        masks = np.empty((self._ended, len(Action)), np.bool_)
+        kernel.write_final_masks(self.rules, self.out, masks)
+        return masks
 
     def seed(self, seeds: int | Sequence[int]) -> None:
         """Starts the streams: abacus i with `seed + i`, or with the i-th of the seeds given."""

@@ -144,9 +144,8 @@ class Output(NamedTuple):
 
     seen: Any  # (N, observation) float32: window, symbol, operation, previous action
     results: Any  # (N,) RESULT
-    ended: Any  # (N,) int32: the abaci that ended; this and the three below from row 0 on
+    ended: Any  # (N,) int32: the abaci that ended; this and the two below from row 0 on
     final_seen: Any  # (N, observation) float32: their last observations
-    final_masks: Any  # (N, 8) bool: the actions that were legal then
     final_scalars: Any  # (N,) SCALARS: their last records
 
 
@@ -544,10 +543,10 @@ def _write_seen(rules, s, history, i, pixels, seen, row):
 
 
 @_part
-def _write_mask(rules, s, cells, i, mask):
+def _write_mask(rules, s, cells, i, result):
     legal = legal_actions(rules, s, cells[i, s.finger_column].digit)
     for action in range(ACTIONS):
-        mask[action] = (legal >> action) & 1
+        result.mask[action] = (legal >> action) & 1
 
 
 @_part
@@ -610,13 +609,12 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
             out.ended[ended] = i
             out.final_scalars[ended] = s
             _write_seen(rules, s, history, i, pixels, out.final_seen, ended)
-            _write_mask(rules, s, cells, i, out.final_masks[ended])
             ended += 1
             if autoreset:
                 _start_episode(rules, s, cells, i, program)
                 fill_history(rules, s, cells, i, history)
         _write_seen(rules, s, history, i, pixels, out.seen, i)
-        _write_mask(rules, s, cells, i, result.mask)
+        _write_mask(rules, s, cells, i, result)
     return ended
 
 
@@ -632,7 +630,7 @@ def reset(all_rules, pixels, world, program, out, which):
         fill_history(rules, s, cells, i, history)
         _clear(result)
         _write_seen(rules, s, history, i, pixels, out.seen, i)
-        _write_mask(rules, s, cells, i, result.mask)
+        _write_mask(rules, s, cells, i, result)
 
 
 @_entry
@@ -643,4 +641,24 @@ def show(all_rules, pixels, world, out, which):
     for k in range(len(which)):
         i = np.intp(which[k])
         _write_seen(rules, scalars[i], history, i, pixels, out.seen, i)
-        _write_mask(rules, scalars[i], cells, i, out.results[i].mask)
+        _write_mask(rules, scalars[i], cells, i, out.results[i])
+
+
+@_entry
+def write_final_masks(all_rules, out, masks):
+    """Write the action masks of the last states of the abaci that ended.
+
+    Computed on request from what is kept of them: doing it in `step` would cost 6 % of its time.
+    """
+    rules = all_rules[0]
+    rows = rules.base + 1
+    window = out.final_seen.shape[1] - (rules.base + 2) - 1 - ACTIONS
+    for k in range(len(masks)):
+        # The last column of the newest frame's bead plane is the finger's; its gap is the digit.
+        place = window - 3 * rows + 1
+        digit = 0
+        while out.final_seen[k, place + digit] > 0:
+            digit += 1
+        legal = legal_actions(rules, out.final_scalars[k], digit)
+        for action in range(ACTIONS):
+            masks[k, action] = (legal >> action) & 1
