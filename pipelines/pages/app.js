@@ -1,8 +1,8 @@
-// Ties the page together: what is typed, what is shown, what plays.
+// The play page: its input, its controls and everything that it shows.
 
-/** Milliseconds that computing ahead may take at once, so that the page stays smooth. */
+/** Milliseconds of computing ahead at a time, so that the page stays responsive. */
 const SLICE = 10;
-/** Columns from which on values are written small, on several lines. */
+/** An abacus with more columns has its values in a small font, on several lines. */
 const LONG_VALUE = 20;
 const VISITOR_KEYS = {
   ArrowLeft: Action.LEFT, ArrowRight: Action.RIGHT, ArrowUp: Action.UP, ArrowDown: Action.DOWN,
@@ -16,7 +16,7 @@ class App extends Playback {
     this.network = new Network(policy);
     this.drawing = new AbacusDrawing(byId("abacus"));
     this.windowPanel = new WindowPanel(byId("frames"), byId("symbols"), this.network);
-    this.choices = new ChoicesPanel(byId("choices"));
+    this.choices = new ProbabilityPanel(byId("choices"));
     this.visiting = false;
     this.hint = null;
     this.describe(policy);
@@ -29,10 +29,10 @@ class App extends Playback {
   describe(policy) {
     const { base } = this.network;
     byId("base").textContent = base;
-    byId("digit-range").textContent = `0 to ${base - 1}, for the abacus counts in base ${base}`;
+    byId("digit-range").textContent = `0 to ${base - 1}, since the abacus counts in base ${base}`;
     byId("network-facts").textContent =
-      `${this.network.weightCount.toLocaleString("en")} numbers, learned from a teacher's examples, ` +
-      `are all there is: two layers that turn what is seen into an action. ${policy.about}`;
+      `It has ${this.network.layers.length - 1} hidden layers with ${this.network.weightCount.toLocaleString("en")} ` +
+      `weights, trained on demonstrations of a teacher. ${policy.about}`;
   }
 
   listen() {
@@ -58,7 +58,7 @@ class App extends Playback {
       button.addEventListener("click", () => this.visitorActs(Number(button.dataset.action)));
     }
     document.addEventListener("keydown", (event) => this.onKey(event));
-    // After a click or a tap, keys play again; those who tab from one to the next keep their place.
+    // A clicked button gives up the focus, so that keys control the game; a tabbed one keeps it.
     document.addEventListener("click", (event) => {
       if (event.detail > 0) event.target.closest("button, input[type=range]")?.blur();
     });
@@ -70,7 +70,7 @@ class App extends Playback {
     this.start(byId("expression").value, true);
   }
 
-  /** Starts on what was typed; a line says what is wrong with it. */
+  /** Start with an expression; report an invalid one and return false. */
   start(typed, playing) {
     const input = byId("expression"), problem = byId("problem");
     let plan;
@@ -85,7 +85,7 @@ class App extends Playback {
     input.removeAttribute("aria-invalid");
     this.game = new Game(plan, this.network);
     this.hint = null;
-    if (this.visiting) this.game.handOver();
+    if (this.visiting) this.game.removeStepLimit();
     this.message("The first number is added to 0.");
     this.goTo(0);
     this.setPlaying(playing && !this.visiting);
@@ -93,7 +93,7 @@ class App extends Playback {
     return true;
   }
 
-  /** Lets the network play on in the background, so that the whole history can be scrubbed. */
+  /** Let the network play in the background, so that its whole game can be scrubbed. */
   computeAhead() {
     clearTimeout(this.ahead);
     if (this.visiting || this.game.over) return;
@@ -131,7 +131,7 @@ class App extends Playback {
   showSpeed() {
     byId("speed").value = this.level;
     byId("pace").textContent = `${this.speed} steps/s`;
-    byId("speed").setAttribute("aria-valuetext", `${this.speed} steps a second`);
+    byId("speed").setAttribute("aria-valuetext", `${this.speed} steps per second`);
   }
 
   letNetworkPlay() {
@@ -147,8 +147,8 @@ class App extends Playback {
     this.setPlaying(false);
     clearTimeout(this.ahead);
     this.setMode(true);
-    this.game.handOver();
-    // At the end there is nothing left to do: the visitor gets the expression afresh.
+    this.game.removeStepLimit();
+    // A finished game starts over.
     if (this.game.moments[this.index].end !== End.NONE) this.goTo(0);
     this.game.goBackTo(this.index);
     this.message("Your turn. Ask for a hint when you are lost.");
@@ -167,9 +167,9 @@ class App extends Playback {
 
   visitorActs(action) {
     const { game } = this;
-    if (game.moments[this.index].end !== End.NONE) return this.message("It is over: undo, or compute another one.");
+    if (game.moments[this.index].end !== End.NONE) return this.message("The game is over: undo, or compute another expression.");
     game.goBackTo(this.index);
-    if (!game.abacus.isLegal(action)) return this.message(`Not possible: ${ILLEGAL_REASONS[action]}.`);
+    if (!game.abacus.isLegal(action)) return this.message(`Illegal: ${ILLEGAL_REASONS[action]}.`);
     game.play(action);
     const wrong = game.moments[this.index].outcome < 0;
     this.goTo(this.index + 1);
@@ -180,15 +180,14 @@ class App extends Playback {
   giveHint() {
     if (this.game.moments[this.index].end !== End.NONE) return;
     this.game.goBackTo(this.index);
-    const answer = teacherAnswer(this.game.abacus);
-    this.hint = answer;
-    this.message(`The teacher would: ${ACTION_WORDS[answer]}.`);
+    this.hint = expertAction(this.game.abacus);
+    this.message(`The teacher's action: ${ACTION_WORDS[this.hint]}.`);
     this.show();
   }
 
   undo() {
     if (this.index > 0) this.goTo(this.index - 1);
-    this.message(this.index > 0 ? "One step taken back." : "This is the start.");
+    this.message(this.index > 0 ? "Undid one step." : "This is the start.");
   }
 
   message(text) { byId("message").textContent = text; }
@@ -256,7 +255,7 @@ class App extends Playback {
     const value = valueOf(digits, this.network.base).toString();
     for (const [id, text] of [["value-base", numeralOf(digits)], ["value-decimal", withSeparators(value)]]) {
       byId(id).textContent = text;
-      // By the width and not by the value: the page must not jump while the value grows.
+      // Depends on the width, not on the value: the page must not jump while the value grows.
       byId(id).classList.toggle("long", this.game.plan.columns > LONG_VALUE);
     }
   }
@@ -265,18 +264,18 @@ class App extends Playback {
     const veiled = this.visiting && this.hint === null;
     byId("choices").classList.toggle("veiled", veiled);
     byId("choices").setAttribute("aria-hidden", String(veiled));
-    byId("wants-title").textContent = this.visiting ? "What it would do here" : "What it wants to do next";
+    byId("wants-title").textContent = this.visiting ? "What it would do here" : "What it does next";
     byId("wants-note").textContent = veiled
       ? "Hidden while you play: ask for a hint."
-      : "The likeliest action is taken; illegal ones are ruled out.";
+      : "It takes the most probable action; illegal actions are masked.";
     const { probabilities } = moment;
-    this.choices.show(veiled ? null : probabilities, veiled || !probabilities ? null : likeliest(probabilities));
+    this.choices.show(veiled ? null : probabilities, veiled || !probabilities ? null : mostProbable(probabilities));
     for (const button of document.querySelectorAll("[data-action]")) {
       button.classList.toggle("hinted", Number(button.dataset.action) === this.hint);
     }
   }
 
-  /** What comes next, or how it came out. */
+  /** Show the next action, or the result. */
   showVerdict(moment, digits) {
     const line = byId("verdict");
     if (moment.end === End.NONE) {
@@ -285,17 +284,17 @@ class App extends Playback {
       return;
     }
     const { truth, text } = this.game.plan;
-    const right = moment.end === End.EXPRESSION && valueOf(digits, this.network.base) === truth;
+    const correct = moment.end === End.EXPRESSION && valueOf(digits, this.network.base) === truth;
     const sum = `${shortNumber(text, 60)} = ${shortNumber(withSeparators(truth.toString()), 60)}`;
-    line.className = `verdict ${right ? "right" : "wrong"}`;
-    line.textContent = right
-      ? `Right, in ${this.index.toLocaleString("en")} steps: ${sum}`
-      : `${moment.end === End.BUDGET ? "It lost its way" : "Wrong"}: in truth, ${sum}`;
+    line.className = `verdict ${correct ? "right" : "wrong"}`;
+    line.textContent = correct
+      ? `Correct in ${this.index.toLocaleString("en")} steps: ${sum}`
+      : `${moment.end === End.BUDGET ? "Out of steps" : "Wrong"}: the correct result is ${sum}`;
   }
 
   nextText({ probabilities }) {
     if (this.visiting) return "Next: your move";
-    const action = likeliest(probabilities);
+    const action = mostProbable(probabilities);
     return `Next: ${ACTION_WORDS[action]}, ${percent(probabilities[action])}`;
   }
 
@@ -305,10 +304,10 @@ class App extends Playback {
     scrubber.value = this.index;
     byId("position").textContent = `${this.index.toLocaleString("en")} / ${last.toLocaleString("en")}`;
     byId("first").disabled = byId("back").disabled = this.index === 0;
-    byId("forward").disabled = this.index === last && (this.game.over || this.visiting);
+    byId("forward").disabled = this.index === last && (this.finished);
   }
 
-  /** For screen readers, when it stands still: a running game would talk over itself. */
+  /** Describe the moment to screen readers, but not while playing: texts would pile up. */
   announce() {
     const moment = this.game.moments[this.index];
     byId("announcer").textContent =

@@ -1,9 +1,9 @@
-// The abacus as SVG. Beads, finger, window and signpost are moved, so that the browser can let
-// them glide; what colour they have is the style sheet's business.
+// The abacus as SVG. Beads, finger, window and signpost are moved by transforms, which the browser
+// animates. Sizes come from abacus/render/scene.py, colours from there through drawing.css.
 
 /** Fewest columns shown, and the smallest width of a column in pixels. */
 const FEWEST_SHOWN = 5, NARROWEST_COLUMN = 34;
-/** Room on either side of the frame, for the padding and for what is hidden. */
+/** Space on either side of the frame, for the padding and the number of hidden columns. */
 const OUTSIDE = CELL + 2, OUTSIDE_ON_PHONES = 44, WIDEST_PHONE = 480;
 const FLAG_TIP = 10;
 
@@ -34,7 +34,7 @@ class AbacusDrawing {
     this.layout = null;
   }
 
-  /** Lays the picture out for the room that there is. */
+  /** Lay out the picture for a width in pixels. */
   fit(base, columns, pixels) {
     const outside = pixels > WIDEST_PHONE ? OUTSIDE : OUTSIDE_ON_PHONES;
     const room = Math.floor(pixels / NARROWEST_COLUMN - (2 * POST + 2 * outside) / CELL);
@@ -77,7 +77,7 @@ class AbacusDrawing {
     ];
   }
 
-  /** The window's light under the beads, and its outline, which lies over them. */
+  /** Build the light of the window, under the beads, and its outline, over them. */
   buildWindow() {
     const { panelHeight } = this.frame, top = FLAG + 2, height = BEAM + panelHeight + 2;
     const atEdge = this.outside + POST + CELL;
@@ -87,7 +87,7 @@ class AbacusDrawing {
     this.outlineAtEdge = box(0, top, atEdge + 3, height, 9, "window");
     this.padding = svgElement("g", {}, [
       box(0, FLAG + 4, this.outside, BEAM + panelHeight, 8, "padding-ground"),
-      label(this.outside / 2, this.panelTop + panelHeight / 2, "padding-word", this.outside < OUTSIDE ? "" : "nothing"),
+      label(this.outside / 2, this.panelTop + panelHeight / 2, "padding-word", this.outside < OUTSIDE ? "" : "padding"),
     ]);
     return [this.padding, this.lightLeft, this.light];
   }
@@ -109,7 +109,7 @@ class AbacusDrawing {
     return [this.flag, this.flagNote];
   }
 
-  /** Left and right of the frame: how many columns are hidden, and the names of the lines. */
+  /** Build the numbers of hidden columns, left and right, and the names of the lines. */
   buildMargins() {
     const middle = this.panelTop + this.frame.panelHeight / 2, below = FLAG + this.frame.height;
     this.more = [this.outside / 2, this.width - this.outside / 2].map((x) => label(x, middle, "more"));
@@ -133,7 +133,7 @@ class AbacusDrawing {
     return { group, dots, beads, digit, column, middle };
   }
 
-  /** Wide abaci scroll by pages that overlap by two columns, as abacus/render/view.py has it. */
+  /** The first column shown: pages overlap by two columns, as in abacus/render/view.py. */
   firstShown(fingerColumn) {
     const stride = Math.max(1, this.shown - 2);
     const page = Math.floor(Math.max(0, fingerColumn - 1) / stride);

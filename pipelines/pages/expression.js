@@ -1,6 +1,6 @@
 // An expression as typed, parsed into operations and an abacus that is wide enough.
 
-/** {text, program, columns, truth}; throws an Error with one line for the visitor. */
+/** Return {text, program, columns, truth}, or throw an Error with a message for the visitor. */
 function readExpression(typed, base) {
   const text = typed.replace(/[−–]/g, "-").trim();
   const tryThis = `Try ${EXAMPLE}.`;

@@ -1,21 +1,21 @@
-// A game with its past: every moment can be shown again, and played on from.
+// A game with its history: any moment can be shown again, or resumed from.
 
 class Game {
   constructor(plan, network) {
     this.plan = plan;
     this.network = network;
     this.moments = [];
-    this.visitorPlayed = false;
+    this.unlimited = false;
     this.startOver();
   }
 
   startOver() {
     const { base, frames } = this.network;
     const { columns, program } = this.plan;
-    this.abacus = new Abacus({ base, frames, columns, program, patient: this.visitorPlayed });
+    this.abacus = new Abacus({ base, frames, columns, program, unlimited: this.unlimited });
     this.moments.length = 0;
-    this.shownDigits = new Uint8Array(columns);
-    this.shownIndex = 0;
+    this.currentDigits = new Uint8Array(columns);
+    this.currentIndex = 0;
     this.remember();
   }
 
@@ -34,7 +34,7 @@ class Game {
     });
   }
 
-  /** Takes a step at the end of what is known. */
+  /** Take a step at the end of the history. */
   play(action) {
     const moment = this.moments[this.last], a = this.abacus;
     moment.action = action;
@@ -45,22 +45,22 @@ class Game {
     this.remember();
   }
 
-  playNetwork() { this.play(likeliest(this.moments[this.last].probabilities)); }
+  playNetwork() { this.play(mostProbable(this.moments[this.last].probabilities)); }
 
-  /** What the columns show at a moment; the next call may change the array that it returns. */
+  /** The digits at a moment, in an array that the next call reuses. */
   digitsAt(index) {
-    for (; this.shownIndex < index; this.shownIndex += 1) {
-      const { slid } = this.moments[this.shownIndex];
-      if (slid) this.shownDigits[slid.column] = slid.to;
+    for (; this.currentIndex < index; this.currentIndex += 1) {
+      const { slid } = this.moments[this.currentIndex];
+      if (slid) this.currentDigits[slid.column] = slid.to;
     }
-    for (; this.shownIndex > index; this.shownIndex -= 1) {
-      const { slid } = this.moments[this.shownIndex - 1];
-      if (slid) this.shownDigits[slid.column] = slid.from;
+    for (; this.currentIndex > index; this.currentIndex -= 1) {
+      const { slid } = this.moments[this.currentIndex - 1];
+      if (slid) this.currentDigits[slid.column] = slid.from;
     }
-    return this.shownDigits;
+    return this.currentDigits;
   }
 
-  /** Forgets what comes after a moment: the same actions lead there again. */
+  /** Discard the moments after `index`, and bring the abacus there by the same actions. */
   goBackTo(index) {
     if (index === this.last) return;
     const actions = this.moments.slice(0, index).map(({ action }) => action);
@@ -70,13 +70,13 @@ class Game {
     actions.forEach((action) => this.abacus.step(action));
     this.moments = kept;
     Object.assign(kept[index], { action: null, slid: null, outcome: 0 });
-    this.shownDigits = digits;
-    this.shownIndex = index;
+    this.currentDigits = digits;
+    this.currentIndex = index;
   }
 
-  /** From now on a visitor plays, who may take any number of steps. */
-  handOver() {
-    this.visitorPlayed = true;
+  /** Remove the step budget, for a visitor who plays. */
+  removeStepLimit() {
+    this.unlimited = true;
     this.abacus.budget = Infinity;
   }
 }

@@ -1,7 +1,7 @@
-// The trained network: layers of weights with a ReLU between them, on what the agent sees.
+// The trained network: linear layers with ReLU, applied to an observation.
 
 class Network {
-  /** `description` is what pipelines/showing/page.py wrote into the page. */
+  /** The argument is written into the page by pipelines/showing/page.py. */
   constructor({ base, frames, layers, weights, logit_bound: bound }) {
     Object.assign(this, { base, frames, bound });
     const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
@@ -12,12 +12,12 @@ class Network {
       inputs, outputs, weights: take(inputs * outputs), biases: take(outputs),
     }));
     this.weightCount = place;
-    this.known = new Map();
+    this.cache = new Map();
   }
 
   /** The probability of each action; 0 for illegal ones. */
   probabilities(abacus) {
-    const logits = this.answer(abacus);
+    const logits = this.cachedLogits(abacus);
     const legal = abacus.legalActions();
     const largest = Math.max(...logits.filter((_, action) => legal[action]));
     const shares = logits.map((logit, action) => (legal[action] ? Math.exp(logit - largest) : 0));
@@ -25,18 +25,18 @@ class Network {
     return shares.map((share) => share / total);
   }
 
-  /** The logits for what is seen. It has no memory, so what it has seen once it answers alike. */
-  answer({ history, symbol, operation }) {
+  /** The logits of an observation, cached. */
+  cachedLogits({ history, symbol, operation }) {
     const key = `${history.join()},${symbol},${operation}`;
-    let logits = this.known.get(key);
+    let logits = this.cache.get(key);
     if (logits === undefined) {
       logits = this.logits(this.row(history, symbol, operation));
-      this.known.set(key, logits);
+      this.cache.set(key, logits);
     }
     return logits;
   }
 
-  /** What the network reads: the pixels of the frames, the symbol, the operation. */
+  /** The observation: the pixels of the frames, the symbol, the operation. */
   row(history, symbol, operation) {
     const pixels = 4 * (this.base + 1);
     const row = new Float64Array(this.frames * pixels + this.base + 3);
@@ -46,7 +46,7 @@ class Network {
     return row;
   }
 
-  /** Beads of both columns, then finger and signpost; see abacus/observation.py. */
+  /** Write the beads of both columns, then finger and signpost; see abacus/observation.py. */
   drawFrame(row, start, code) {
     const rows = this.base + 1;
     const frame = decodeFrame(this.base, code);
@@ -72,7 +72,7 @@ class Network {
 
 function applyLayer({ inputs, outputs, weights, biases }, values, rectified) {
   const results = new Float64Array(outputs);
-  // Many inputs are 0: only the others are gone through.
+  // Many inputs are 0 and are skipped.
   const active = [];
   for (let k = 0; k < inputs; k += 1) if (values[k] !== 0) active.push(k);
   for (let out = 0; out < outputs; out += 1) {
@@ -84,6 +84,6 @@ function applyLayer({ inputs, outputs, weights, biases }, values, rectified) {
   return results;
 }
 
-function likeliest(probabilities) {
+function mostProbable(probabilities) {
   return probabilities.indexOf(Math.max(...probabilities));
 }

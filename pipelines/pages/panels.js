@@ -1,4 +1,4 @@
-// Beside the abacus: what the network is given, and what it makes of it.
+// The panels beside the abacus: the network's observation and its action probabilities.
 
 const FRAME_NAMES = ["now", "1 step ago"];
 
@@ -59,7 +59,7 @@ class WindowPanel {
   }
 }
 
-class ChoicesPanel {
+class ProbabilityPanel {
   constructor(list) {
     this.rows = ACTION_WORDS.map((words) => {
       const row = document.createElement("li"), name = document.createElement("span");

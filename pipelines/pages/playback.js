@@ -1,12 +1,15 @@
-// Moving through recorded moments, one by one or at a speed: shared by both pages.
+// Playing, pausing and stepping through moments; both pages extend it.
 
-/** Steps a second. */
+/** Steps per second. */
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64, 256, 1024];
 const DEFAULT_SPEED = 3;
-/** Milliseconds that a bead takes to its place at most. */
+/** Longest time of a movement in milliseconds. */
 const LONGEST_GLIDE = 140;
 
-/** A subclass has `last`, the index of the last moment, `finished`, whether no more will follow, `show()`, `showPlaying()` and `showSpeed()`. */
+/**
+ * A subclass defines `last` (the index of the last moment), `finished` (whether none will follow),
+ * `show()`, `showPlaying()` and `showSpeed()`.
+ */
 class Playback {
   constructor() {
     this.index = 0;
@@ -60,7 +63,7 @@ class Playback {
     this.showSpeed();
   }
 
-  /** Do what a key asks for; false if it has no meaning here. */
+  /** Handle a key; return false for an unknown one. */
   pressKey(key) {
     if (key === " ") this.togglePlaying();
     else if (key === "ArrowLeft") this.stopAt(this.index - 1);

@@ -1,4 +1,4 @@
-// The rules of abacus/kernel.py for a given list of operations. A test runs both side by side.
+// The rules of abacus/kernel.py and the expert of oracle/expert.py; a test compares them step by step.
 
 const Action = Object.freeze({
   LEFT: 0, RIGHT: 1, UP: 2, DOWN: 3, SIGNPOST_LEFT: 4, SIGNPOST_RIGHT: 5, SLIDE: 6, SUBMIT: 7,
@@ -9,7 +9,7 @@ const SIGNPOST_UNSEEN = 0, SIGNPOST_IN_LEFT = 1, SIGNPOST_IN_RIGHT = 2;
 
 class Abacus {
   /** `program` is a list of {subtract, digits}, digits least significant first. */
-  constructor({ base, frames, columns, program, patient = false }) {
+  constructor({ base, frames, columns, program, unlimited = false }) {
     Object.assign(this, { base, columns, program });
     this.digits = new Uint8Array(columns);
     this.target = new Uint8Array(columns);
@@ -18,7 +18,7 @@ class Abacus {
     this.nextInProgram = 0;
     this.end = End.NONE;
     this.grant = stepBudget(base, columns, program);
-    this.budget = patient ? Infinity : this.grant;
+    this.budget = unlimited ? Infinity : this.grant;
     this.chooseOperation();
     this.showDigit(0);
     this.history = new Array(frames).fill(this.frameCode());
@@ -42,7 +42,7 @@ class Abacus {
 
   legalActions() { return ACTION_WORDS.map((_, action) => this.isLegal(action)); }
 
-  /** Takes a step; says whether a slide or submit was right (1) or wrong (-1), else 0. */
+  /** Take a step; return 1 for a right slide or submit, -1 for a wrong one, else 0. */
   step(action) {
     const outcome = this.isLegal(action) ? this.act(action) : 0;
     this.steps += 1;
@@ -94,7 +94,7 @@ class Abacus {
     }
   }
 
-  /** Chooses the operation whose symbol comes next; its first operand is what is shown now. */
+  /** Choose the operation of the next symbol; its first operand is the value shown now. */
   chooseOperation() {
     this.endAfterReset = End.NONE;
     if (this.nextInProgram === this.program.length) {
@@ -110,7 +110,7 @@ class Abacus {
     this.target.set(this.digits);
   }
 
-  /** Whether the operation leaves the value on the abacus: neither below zero nor too large. */
+  /** Whether the result is neither below zero nor too large. */
   fits() {
     let carry = 0;
     for (let column = 0; column < this.columns; column += 1) {
@@ -122,7 +122,7 @@ class Abacus {
     return carry === 0;
   }
 
-  /** A digit of the operand arrives: it becomes the symbol and joins what has to be shown. */
+  /** Make a digit of the operand the symbol, and add it to the target. */
   showDigit(index) {
     this.digitIndex = index;
     this.symbol = this.operand[index];
@@ -134,13 +134,13 @@ class Abacus {
     }
   }
 
-  /** The lowest column that does not show the partial result, or the number of columns. */
+  /** The lowest column that differs from the target, or the number of columns. */
   firstWrong() {
     const wrong = this.digits.findIndex((digit, column) => digit !== this.target[column]);
     return wrong < 0 ? this.columns : wrong;
   }
 
-  /** What the window shows as a number; see abacus/observation.py. */
+  /** The frame as a number; see abacus/observation.py. */
   frameCode() {
     const column = this.fingerColumn;
     const left = column > 0 ? this.digits[column - 1] : this.base;
@@ -163,7 +163,7 @@ function decodeFrame(base, code) {
   return { left: code, right, row, phase, signpost, leftIsPadding: code === base };
 }
 
-/** Steps granted at the start and for each right slide and reset; see abacus/rules.py. */
+/** The steps granted at the start and for each right slide and reset; see abacus/rules.py. */
 function stepBudget(base, columns, program) {
   const longest = Math.max(...program.map(({ digits }) => digits.length));
   const toLeadingDigit = 3 * longest + base - 3;
@@ -172,8 +172,8 @@ function stepBudget(base, columns, program) {
   );
 }
 
-/** The teacher's action in any state; see oracle/expert.py. */
-function teacherAnswer(abacus) {
+/** The expert's action in any state; see oracle/expert.py. */
+function expertAction(abacus) {
   const { fingerColumn, fingerRow, signpost } = abacus;
   if (abacus.resetting) {
     if (fingerColumn > 0) return Action.LEFT;
@@ -190,7 +190,7 @@ function teacherAnswer(abacus) {
   return Action.SLIDE;
 }
 
-/** Where the finger belongs while a digit is shown; any row is right where it is null. */
+/** The finger's target while a digit is shown; `row` is null where any row will do. */
 function fingerGoal(abacus) {
   const index = abacus.digitIndex, wrong = abacus.firstWrong();
   if (wrong < abacus.columns && (wrong <= index || abacus.signpost === index)) {

@@ -1,8 +1,8 @@
 "use strict";
 
-// Runs in the page, on the page's own rules, teacher and network; Python compares what it returns.
+// Runs the page's own rules, expert and network; Python compares the returned games.
 
-/** Each game as flat lists of frame codes, symbol, operation, legal actions as bits, action. */
+/** Play each expression; a step is a list of frame codes, symbol, operation, legal actions as bits, action. */
 function playAll(expressions, player) {
   return expressions.map((text) => {
     const plan = readExpression(text, app.network.base);
@@ -11,7 +11,7 @@ function playAll(expressions, player) {
     const steps = [], shares = [];
     while (!abacus.over) {
       const probabilities = player === "network" ? app.network.probabilities(abacus) : null;
-      const action = probabilities ? likeliest(probabilities) : teacherAnswer(abacus);
+      const action = probabilities ? mostProbable(probabilities) : expertAction(abacus);
       steps.push(seen(abacus, action));
       if (probabilities) shares.push(probabilities[action]);
       abacus.step(action);
@@ -20,7 +20,7 @@ function playAll(expressions, player) {
   });
 }
 
-/** The same for actions that are given; outcomes of slides and submits too. */
+/** The same for given actions, with the outcomes of slides and submits and the expert's next action. */
 function replayAll(games) {
   return games.map(([text, actions]) => {
     const plan = readExpression(text, app.network.base);
@@ -29,7 +29,7 @@ function replayAll(games) {
     const steps = [], outcomes = [];
     for (const action of actions) {
       steps.push(seen(abacus, action));
-      outcomes.push(abacus.step(action), abacus.over ? -1 : teacherAnswer(abacus));
+      outcomes.push(abacus.step(action), abacus.over ? -1 : expertAction(abacus));
     }
     return summary(plan, abacus, steps, outcomes);
   });

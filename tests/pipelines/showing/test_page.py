@@ -1,4 +1,4 @@
-"""The page as visitors use it, in a real Chromium: typing, scrubbing, keys, phones, the dark."""
+"""The play page in Chromium: typing, scrubbing, keys, small screens, dark mode."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.pipelines.browser import CHROMIUM, Browser
 
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
 EXPRESSION, STEPS = "34+29-8", 58
-#: The teacher in the network's place: what the page does must not hang on what was learned.
-TEACHER_PLAYS = (
-    "Game.prototype.playNetwork = function () { this.play(teacherAnswer(this.abacus)); };"
+#: The expert replaces the network, so that the tests do not depend on a trained policy.
+EXPERT_PLAYS = (
+    "Game.prototype.playNetwork = function () { this.play(expertAction(this.abacus)); };"
 )
 
 
@@ -35,7 +35,7 @@ def shared() -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(shared: Browser, tmp_path: Path) -> Browser:
-    """A fresh page of an untrained network, before anything is computed."""
+    """A new page with an untrained network, before anything is computed."""
     path = tmp_path / "page.html"
     atomic_write_text(path, play_page(new_policy("compact", 5, 3), EXPRESSION))
     shared.errors.clear()
@@ -43,7 +43,7 @@ def browser(shared: Browser, tmp_path: Path) -> Browser:
     shared.resize(1100, 900)
     shared.prefer()
     shared.open(path)
-    shared.run(TEACHER_PLAYS)
+    shared.run(EXPERT_PLAYS)
     shared.run("app.start(byId('expression').value, false)")
     return shared
 
@@ -61,13 +61,13 @@ def compute(browser: Browser, typed: str) -> None:
 
 
 @in_browser
-def test_a_visitor_types_watches_and_scrubs(browser: Browser) -> None:
+def test_typing_watching_and_scrubbing(browser: Browser) -> None:
     compute(browser, "1234+567-89")
     browser.wait_for("app.playing && app.index > 1 && app.game.over")
     browser.press(" ", " ")
     assert not browser.run("app.playing")
     browser.press("End")
-    assert text(browser, "#verdict") == "Right, in 111 steps: 1234+567-89 = 1,712"
+    assert text(browser, "#verdict") == "Correct in 111 steps: 1234+567-89 = 1,712"
     assert text(browser, "#value-base") == "23322"
     assert text(browser, "#value-decimal") == "1,712"
     browser.press("Home")
@@ -87,7 +87,7 @@ def test_a_visitor_types_watches_and_scrubs(browser: Browser) -> None:
 
 
 @in_browser
-def test_the_digits_scrubbed_to_are_those_of_the_game(browser: Browser) -> None:
+def test_scrubbing_shows_the_digits_of_the_game(browser: Browser) -> None:
     assert browser.run(
         """(() => {
           const game = new Game(app.game.plan, app.network), shown = [];
@@ -112,16 +112,16 @@ def test_speed_has_keys_and_a_slider(browser: Browser) -> None:
 
 
 @in_browser
-def test_a_visitor_drives_the_finger(browser: Browser) -> None:
+def test_playing_by_hand(browser: Browser) -> None:
     compute(browser, "1")
     browser.click("#you-play")
     browser.run("app.goTo(0)")
     assert browser.run("byId('choices').classList.contains('veiled')")
     browser.press("h", "h")
-    assert text(browser, "#message") == "The teacher would: down."
+    assert text(browser, "#message") == "The teacher's action: down."
     assert browser.run("document.querySelector('.hinted').dataset.action") == "3"
     browser.press("ArrowUp")
-    assert text(browser, "#message") == "Not possible: the finger is on the top row."
+    assert text(browser, "#message") == "Illegal: the finger is on the top row."
     browser.press("Enter", "\r")
     assert text(browser, "#message").startswith("That submit was wrong")
     browser.press("Backspace")
@@ -132,12 +132,12 @@ def test_a_visitor_drives_the_finger(browser: Browser) -> None:
     browser.press("Enter", "\r")
     browser.press("ArrowLeft")
     browser.press("Enter", "\r")
-    assert text(browser, "#verdict") == "Right, in 6 steps: 1 = 1"
+    assert text(browser, "#verdict") == "Correct in 6 steps: 1 = 1"
     assert browser.errors == []
 
 
 @in_browser
-def test_the_network_goes_on_where_the_visitor_left(browser: Browser) -> None:
+def test_the_network_continues_a_visitors_game(browser: Browser) -> None:
     browser.wait_for("app.game.over")
     browser.run("app.stopAt(10)")
     browser.click("#you-play")
@@ -162,7 +162,7 @@ def test_the_network_goes_on_where_the_visitor_left(browser: Browser) -> None:
         ("1+" * 2000 + "11", "That is too long for this page: at most 1000 digits per number"),
     ],
 )
-def test_bad_input_is_said_in_the_page(browser: Browser, typed: str, problem: str) -> None:
+def test_bad_input_is_reported_in_the_page(browser: Browser, typed: str, problem: str) -> None:
     compute(browser, typed)
     assert text(browser, "#problem").startswith(problem)
     assert text(browser, "#problem").endswith("Try 1234+567-89.")
@@ -172,11 +172,11 @@ def test_bad_input_is_said_in_the_page(browser: Browser, typed: str, problem: st
 
 
 @in_browser
-def test_hundreds_of_digits_scroll_by(browser: Browser) -> None:
+def test_a_wide_abacus_scrolls_with_the_finger(browser: Browser) -> None:
     number = "9" * 400
     compute(browser, f"{number}+1")
     browser.press("End")
-    assert text(browser, "#verdict").startswith("Right, in ")
+    assert text(browser, "#verdict").startswith("Correct in ")
     assert text(browser, "#value-decimal").replace(",", "") == str(int(number) + 1)
     browser.run("app.stopAt(1500)")
     column = browser.run("app.game.moments[1500].fingerColumn")
@@ -200,7 +200,7 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, width: int) -> None:
 
 
 @in_browser
-def test_dark_and_still_where_asked_for(browser: Browser) -> None:
+def test_dark_mode_and_reduced_motion_are_respected(browser: Browser) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     light = browser.run(background)
     browser.prefer(prefers_color_scheme="dark", prefers_reduced_motion="reduce")
@@ -211,7 +211,7 @@ def test_dark_and_still_where_asked_for(browser: Browser) -> None:
 
 
 @in_browser
-def test_everything_one_can_press_has_a_name(browser: Browser) -> None:
+def test_every_control_has_a_name(browser: Browser) -> None:
     nameless = browser.run(
         "[...document.querySelectorAll('button, input')].filter(e => !(e.textContent.trim()"
         " || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML)"
@@ -220,7 +220,7 @@ def test_everything_one_can_press_has_a_name(browser: Browser) -> None:
     assert "finger on column 0" in browser.run("byId('abacus').getAttribute('aria-label')")
 
 
-def test_the_page_and_python_use_the_same_words() -> None:
+def test_the_page_takes_its_constants_from_python() -> None:
     html = play_page(new_policy("compact", 5, 3))
     assert all(f'"{action_words(action)}"' in html for action in Action)
     assert f"MAX_DIGITS = {MAX_DIGITS};" in html
@@ -228,7 +228,7 @@ def test_the_page_and_python_use_the_same_words() -> None:
     assert "{{" not in html.replace("${{", "")
 
 
-def test_the_weights_in_the_page_are_the_policys() -> None:
+def test_the_page_holds_all_weights_of_the_policy() -> None:
     policy = new_policy("compact", 5, 3)
     written = network_data(policy, "</script>")
     assert written["layers"] == [[80, 256], [256, 256], [256, 8]]
@@ -246,7 +246,7 @@ def test_the_weights_in_the_page_are_the_policys() -> None:
         (["3", "--run", "no/such/run"], "no/such/run holds no policy"),
     ],
 )
-def test_a_page_that_cannot_be_made_is_said_in_a_line(
+def test_a_page_that_cannot_be_made_is_reported_in_one_line(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "page.html"
@@ -257,7 +257,7 @@ def test_a_page_that_cannot_be_made_is_said_in_a_line(
     assert not path.exists()
 
 
-def test_the_job_writes_a_page_that_starts_with_the_expression(tmp_path: Path) -> None:
+def test_the_command_writes_a_page_with_the_expression(tmp_path: Path) -> None:
     save_policy(new_policy("compact", 5, 3), tmp_path / "policy")
     path = tmp_path / "page.html"
     arguments = ["12+34", "--run", str(tmp_path / "policy"), "--html", str(path)]
