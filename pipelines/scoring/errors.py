@@ -246,9 +246,10 @@ def _example(operations: OperationSet, outputs: Digits, errors: FirstErrors, row
     numerals = np.concatenate([outputs[[row]], one.results(outputs.shape[1])])
     length = int(numeral_lengths(numerals).max())
     output, truth = numerals[:, :length][:, ::-1]
+    sign = "-" if one.kinds[0] == SUBTRACT else "+"
     return Example(
         state=numeral(value_of(one.starts[0], base), base),
-        input="+-"[one.kinds[0] == SUBTRACT] + numeral(value_of(one.operands[0], base), base),
+        input=sign + numeral(value_of(one.operands[0], base), base),
         # Of the same length, so that they can be compared digit by digit.
         output="".join(map(str, output)),
         truth="".join(map(str, truth)),

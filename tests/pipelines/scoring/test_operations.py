@@ -1,29 +1,31 @@
-"""Sets of operations: what is drawn, what is true, what fits."""
+"""Sets of operations: their operands, their results, and the abaci that they fit on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from abacus.kernel import ADD, SUBTRACT
-from abacus.tasks import Operation, value_of
+from abacus.rules import Operations
+from abacus.tasks import value_of
 from pipelines.scoring.operations import (
     CELLS_AT_ONCE,
     SETS,
     OperationSet,
     adversarial_operations,
     check_fit,
+    chunk_sizes,
     columns_for,
     drawn_operations,
-    given_operation,
-    portions,
     step_limit,
 )
-from pipelines.scoring.players import teacher_player
+from pipelines.scoring.players import expert_player
 
 
 def values(operations: OperationSet) -> list[tuple[int, int, int]]:
-    """(start, signed operand, result) of each operation in Python's integers."""
+    """Return (start, signed operand, result) of each operation in Python's integers."""
     results = operations.results()
     return [
         (
@@ -37,7 +39,7 @@ def values(operations: OperationSet) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("digits", [1, 2, 16, 64])
-def test_operands_lie_in_their_interval_and_results_are_true(digits: int) -> None:
+def test_operands_lie_in_their_interval_and_results_are_right(digits: int) -> None:
     operations = drawn_operations(200, digits, 5, np.random.default_rng(1))
     for start, operand, result in values(operations):
         assert 5 ** (digits - 1) <= start < 5**digits
@@ -45,9 +47,36 @@ def test_operands_lie_in_their_interval_and_results_are_true(digits: int) -> Non
         assert result == start + operand >= 0
 
 
-def test_half_of_the_operations_stay_subtractions() -> None:
+def test_half_of_the_operations_are_subtractions() -> None:
     operations = drawn_operations(100, 3, 5, np.random.default_rng(0))
     assert (operations.kinds == SUBTRACT).sum() == 50
+
+
+@pytest.mark.parametrize(("only", "kind"), [("add", ADD), ("subtract", SUBTRACT)])
+def test_one_operation_alone_is_drawn_with_its_own_symbol_at_the_reset(
+    only: Operations, kind: int
+) -> None:
+    operations = drawn_operations(100, 3, 5, np.random.default_rng(0), only)
+    assert (operations.kinds == kind).all()
+    assert all(start + operand == result >= 0 for start, operand, result in values(operations))
+    batch, symbols = operations.batch(frames=2), set()
+    while not batch.ends.any():
+        resetting = batch.scalars["digit_index"] < 0
+        symbols |= set(batch.scalars["symbol"][resetting].tolist())
+        batch.step(expert_player().actions(batch))
+    assert symbols == {5 + kind}
+    outcome = expert_player().run(operations.batch(frames=2), 10_000)
+    assert (outcome.solved == 1).all()
+    assert (outcome.scalars["operations_done"] == 1).all()
+    assert (outcome.digits == operations.results(outcome.digits.shape[1])).all()
+
+
+def test_a_narrow_abacus_takes_short_operations_of_a_wide_set() -> None:
+    operations = adversarial_operations("equal-operands", 30, 16, 5, np.random.default_rng(0))
+    short = operations.subset(np.flatnonzero(operations.lengths <= 4))
+    outcome = expert_player().run(short.batch(2, columns=6), 10_000)
+    assert (outcome.solved == 1).all()
+    assert (outcome.digits == short.results(6)).all()
 
 
 def test_the_interval_is_drawn_evenly() -> None:
@@ -58,19 +87,19 @@ def test_the_interval_is_drawn_evenly() -> None:
 
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("base", [2, 5, 10])
-def test_adversarial_operations_are_true_and_can_be_solved(name: str, base: int) -> None:
+def test_adversarial_operations_can_be_solved(name: str, base: int) -> None:
     operations = adversarial_operations(name, 120, 6, base, np.random.default_rng(2))
     for start, operand, result in values(operations):
         assert result == start + operand >= 0
     batch = operations.batch(frames=2)
-    outcome = teacher_player().run(batch, step_limit(batch.config))
+    outcome = expert_player().run(batch, step_limit(batch.config))
     assert (outcome.solved == 1).all()
-    # The limit must not be what decides: the teacher needs a tenth of it.
+    # The limit must not decide: the expert needs a tenth of it.
     assert outcome.scalars["steps"].max() * 10 < step_limit(batch.config)
 
 
 def carries(operations: OperationSet) -> np.ndarray:
-    """(N, digits): whether a carry or a borrow leaves the column."""
+    """Return whether a carry or a borrow leaves each column, (N, digits)."""
     carry = np.zeros(len(operations), np.int64)
     leaving = np.zeros(operations.starts.shape, np.bool_)
     sign = np.where(operations.kinds == ADD, 1, -1)
@@ -82,7 +111,7 @@ def carries(operations: OperationSet) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["full-carries", "full-borrows"])
-def test_full_chains_run_from_the_operands_end_to_the_top(name: str) -> None:
+def test_full_chains_run_from_the_end_of_the_operand_to_the_top(name: str) -> None:
     operations = adversarial_operations(name, 300, 8, 5, np.random.default_rng(0))
     leaving, starts = carries(operations), operations.starts
     top = starts.shape[1] - 1 - np.argmax(starts[:, ::-1] != 0, axis=1)
@@ -98,7 +127,7 @@ def test_alternating_carries_alternate() -> None:
         assert (leaving[row, 1:length] != leaving[row, : length - 1]).all()
 
 
-def test_other_sets_are_what_they_say() -> None:
+def test_other_sets_match_their_descriptions() -> None:
     rng = np.random.default_rng(0)
     equal = adversarial_operations("equal-operands", 50, 8, 5, rng)
     assert (equal.starts == equal.operands).all()
@@ -112,12 +141,12 @@ def test_other_sets_are_what_they_say() -> None:
     assert np.mean([result * 5 <= start for start, _, result in values(short)]) > 0.5
 
 
-def test_an_unknown_set_is_named() -> None:
+def test_an_unknown_set_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"set 'ones' is not known: give some of full-carries"):
         adversarial_operations("ones", 1, 4, 5, np.random.default_rng(0))
 
 
-def test_operands_that_do_not_fit() -> None:
+def test_operands_that_do_not_fit_are_refused() -> None:
     check_fit(9, 10)
     with pytest.raises(ValueError, match="16 digits do not fit on 16 columns"):
         check_fit(16, 16)
@@ -127,14 +156,24 @@ def test_operands_that_do_not_fit() -> None:
         check_fit(10**6, None)
 
 
-def test_below_zero_is_refused() -> None:
+def test_operations_below_zero_are_refused(
+    given_operation: Callable[[int, int], OperationSet],
+) -> None:
     with pytest.raises(ValueError, match="below zero"):
-        given_operation(3, Operation(-1, 4), 5).results()
+        given_operation(3, -4).results()
+
+
+def test_a_batch_starts_from_the_given_numbers(
+    given_operation: Callable[[int, int], OperationSet],
+) -> None:
+    operations = given_operation(1234, -567)
+    assert value_of(operations.batch(3).digits[0], 5) == 1234
+    assert value_of(operations.results()[0], 5) == 1234 - 567
 
 
 @pytest.mark.parametrize(("count", "digits"), [(100_000, 16), (7, 3), (100, 10_000), (1, 999_000)])
-def test_portions_hold_all_and_never_too_much(count: int, digits: int) -> None:
-    sizes = list(portions(count, digits))
+def test_chunks_hold_all_operations_within_their_limit(count: int, digits: int) -> None:
+    sizes = list(chunk_sizes(count, digits))
     assert sum(sizes) == count
     assert max(sizes) * columns_for(digits) <= max(CELLS_AT_ONCE, 2 * columns_for(digits))
     assert all(size % 2 == 0 for size in sizes[:-1])

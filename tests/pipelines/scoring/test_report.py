@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.learning.named_policies import find_policy
-from pipelines.scoring import paper as published
-from pipelines.scoring.protocol import Curve, Evaluation, Request, Results
+from pipelines.scoring import paper
+from pipelines.scoring.protocol import Curve, Request, Results, evaluate_policy
 from pipelines.scoring.report import Report, findings_of
 from pipelines.scoring.scores import Score
-from pipelines.scoring.tables import Table, percent, tables_of
+from pipelines.scoring.tables import tables_of
 
 ABOUT = {"name": "<b>policy</b> & co", "kind": "test", "base": 5, "frames": 3, "weights": None}
 
@@ -32,7 +32,7 @@ def results() -> Results:
         analysed=10,
         certificate=False,
     )
-    results = Evaluation(find_policy("random"), request).run()
+    results = evaluate_policy(find_policy("random"), request)
     results.curves.append(Curve("first", (100, 200), (0.4, 0.995)))
     return results
 
@@ -52,7 +52,7 @@ def page_cells(page: str, key: str) -> list[list[str]]:
     return [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t", row)] for row in rows]
 
 
-def test_all_three_hold_the_same_tables(folder: Path) -> None:
+def test_the_three_files_hold_the_same_tables(folder: Path) -> None:
     page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
     content = json.loads((folder / "report.json").read_text())
     keys = [table["key"] for table in content["tables"]]
@@ -87,10 +87,10 @@ def test_every_table_has_the_authors_beside_ours(results: Results) -> None:
     assert shares == ["32.9 %", "27.7 %", "27.3 %", "12.1 %"]
 
 
-def test_the_page_stands_alone(folder: Path) -> None:
+def test_the_page_needs_no_other_file(folder: Path) -> None:
     page = (folder / "report.html").read_text()
     addresses = set(re.findall(r"""https?://[^\s"'<>)]+""", page))
-    # The names of formats are addresses that nobody fetches.
+    # The names of formats are addresses that no browser fetches.
     assert all(address.startswith("http://www.w3.org/") for address in addresses)
     assert not re.search(r"<(link|script|img|iframe)[^>]+(src|href)=\"(?!data:|#)", page)
     assert "@import" not in page
@@ -99,7 +99,7 @@ def test_the_page_stands_alone(folder: Path) -> None:
     assert len(identities) == len(set(identities)), "figures share the names of their parts"
 
 
-def test_names_are_text_and_not_markup(folder: Path) -> None:
+def test_names_are_escaped(folder: Path) -> None:
     page = (folder / "report.html").read_text()
     assert "<b>policy</b>" not in page
     assert "&lt;b&gt;policy&lt;/b&gt; &amp; co" in page
@@ -114,18 +114,18 @@ def test_wrong_digits_are_marked_everywhere(folder: Path, results: Results) -> N
     )
     assert marked in page
     assert "11131122400010**0**24" in text
-    assert page.count('class="example authors"') == len(published.EXAMPLES)
+    assert page.count('class="example authors"') == len(paper.EXAMPLES)
 
 
-def test_no_errors_make_a_report_too(tmp_path: Path) -> None:
+def test_a_report_without_errors(tmp_path: Path) -> None:
     results = Results(generalisation=[Score("16 digits", 16, 100, additions=50, subtractions=50)])
     Report(ABOUT, {}, results).write(tmp_path)
     table = {table.key: table for table in tables_of(results)}["generalisation"]
     assert table.rows[0][2:5] == ("0", "0 %", "0 % to 3.62 %")
-    assert "There were no errors to class" in (tmp_path / "report.md").read_text()
+    assert "There were no errors to classify" in (tmp_path / "report.md").read_text()
 
 
-def test_nothing_at_all_makes_a_report_too(tmp_path: Path) -> None:
+def test_a_report_without_results(tmp_path: Path) -> None:
     Report(ABOUT, {}, Results(stopped=True)).write(tmp_path)
     assert json.loads((tmp_path / "report.json").read_text())["complete"] is False
     assert "Stopped before the end" in (tmp_path / "report.html").read_text()
@@ -141,17 +141,3 @@ def test_the_summary_judges_by_the_intervals(results: Results) -> None:
     ):
         finding = findings_of(Results(generalisation=[score]))[0]
         assert finding.verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [(0, "0 %"), (0.00601, "0.601 %"), (0.5, "50.0 %"), (1, "100.0 %"), (3.7e-5, "0.0037 %"),
-     (3e-8, "3e-06 %")],
-)  # fmt: skip
-def test_rates_are_short(rate: float, text: str) -> None:
-    assert percent(rate) == text
-
-
-def test_a_crooked_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 cells under 1 headings"):
-        Table("t", "T", "", ("a",), (("1", "2"),))

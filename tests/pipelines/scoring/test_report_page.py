@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.learning.named_policies import find_policy
 from pipelines.scoring.players import random_player
-from pipelines.scoring.protocol import Evaluation, Request, Results
+from pipelines.scoring.protocol import Request, Results, evaluate_policy
 from pipelines.scoring.report import Report
 from tests.pipelines.browser import CHROMIUM, Browser
 
@@ -26,10 +26,10 @@ CELLS = """[...document.querySelectorAll("table[data-key='KEY'] tr")].map(
 def results() -> Results:
     """One right operation, from the teacher, and some wrong ones."""
     teacher, request = find_policy("teacher"), Request(digits=(2,), operations=4, episodes=0)
-    results = Evaluation(teacher, replace(request, replays=("12+30-5",), certificate=False)).run()
+    results = evaluate_policy(teacher, replace(request, replays=("12+30-5",), certificate=False))
     wrong = replace(find_policy("random"), player=random_player(0))
     request = Request(digits=(2, 16), operations=20, sets=("zeros",), set_operations=10, episodes=2)
-    others = Evaluation(wrong, replace(request, run_limit=3, certificate=False)).run()
+    others = evaluate_policy(wrong, replace(request, run_limit=3, certificate=False))
     others.replays = [results.replays[0], *others.replays[:3]]
     return others
 

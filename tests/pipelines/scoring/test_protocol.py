@@ -1,20 +1,23 @@
-"""A whole evaluation: what it asks for, how it is stopped, what it keeps in memory."""
+"""The evaluation protocol: its parts, interruption, memory, and learning curves."""
 
 from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from stable_baselines3.common.logger import Logger
 
 from abacus.batch import AbacusBatch
-from pipelines.learning.named_policies import NamedPolicy, find_policy
+from pipelines.learning.named_policies import find_policy
+from pipelines.learning.run_folder import CsvLog
 from pipelines.scoring import operations
 from pipelines.scoring.operations import drawn_operations
-from pipelines.scoring.players import Outcome, Player, random_player, teacher_player
-from pipelines.scoring.protocol import Evaluation, Request
+from pipelines.scoring.players import NamedPolicy, Outcome, Player, expert_player, random_player
+from pipelines.scoring.protocol import Curve, Request, evaluate_policy, read_curve
 from pipelines.scoring.scores import Failures, Score, measure
 
 SMALL = Request(
@@ -31,12 +34,12 @@ SMALL = Request(
 
 
 class Interrupted:
-    """A player whose user presses Ctrl-C after some portions."""
+    """A player whose user presses Ctrl-C after some chunks."""
 
-    repeatable = True
+    deterministic = True
 
-    def __init__(self, player: Player, portions: int) -> None:
-        self._player, self._left = player, portions
+    def __init__(self, player: Player, chunks: int) -> None:
+        self._player, self._left = player, chunks
 
     def run(self, batch: AbacusBatch, max_steps: int) -> Outcome:
         if self._left == 0:
@@ -49,12 +52,12 @@ class Interrupted:
 
 
 @pytest.fixture
-def teacher() -> NamedPolicy:
+def expert() -> NamedPolicy:
     return find_policy("teacher")
 
 
-def test_everything_that_is_asked_for_is_there(teacher: NamedPolicy) -> None:
-    results = Evaluation(teacher, SMALL).run()
+def test_all_requested_parts_are_evaluated(expert: NamedPolicy) -> None:
+    results = evaluate_policy(expert, SMALL)
     assert [score.digits for score in results.generalisation] == [1, 3]
     assert [score.name for score in results.adversarial] == ["zeros", "full-borrows"]
     assert all(score.complete and score.errors == 0 for score in results.generalisation)
@@ -68,19 +71,21 @@ def test_everything_that_is_asked_for_is_there(teacher: NamedPolicy) -> None:
     assert all(replay.right for replay in results.replays)
 
 
-@pytest.mark.parametrize("portions", [0, 1, 3, 5])
-def test_stopped_it_gives_what_it_has(teacher: NamedPolicy, portions: int) -> None:
-    player = Interrupted(teacher_player(), portions)
-    results = Evaluation(replace(teacher, player=player), SMALL).run()
+@pytest.mark.parametrize("chunks", [0, 1, 3, 5])
+def test_an_interrupted_evaluation_returns_the_finished_parts(
+    expert: NamedPolicy, chunks: int
+) -> None:
+    player = Interrupted(expert_player(), chunks)
+    results = evaluate_policy(replace(expert, player=player), SMALL)
     assert results.stopped
     done = len(results.generalisation) + len(results.adversarial) + len(results.runs)
-    assert done == portions
+    assert done == chunks
     assert results.replays
 
 
 def test_wrong_operations_are_analysed_and_replayed() -> None:
     policy = replace(find_policy("random"), player=random_player(0))
-    results = Evaluation(policy, replace(SMALL, analysed=5, episodes=0)).run()
+    results = evaluate_policy(policy, replace(SMALL, analysed=5, episodes=0))
     assert [analysis.name for analysis in results.errors][-1] == "adversarial sets"
     for analysis in results.errors[:-1]:
         assert analysis.analysed == 5 < analysis.failures
@@ -91,7 +96,7 @@ def test_wrong_operations_are_analysed_and_replayed() -> None:
 def test_the_same_seed_draws_the_same_operations() -> None:
     def drawn(request: Request) -> list[tuple[str, int, int]]:
         policy = replace(find_policy("random"), player=random_player(0))
-        results = Evaluation(policy, replace(request, sets=(), episodes=0)).run()
+        results = evaluate_policy(policy, replace(request, sets=(), episodes=0))
         return [(s.name, s.errors, s.wrong_results) for s in results.generalisation]
 
     assert drawn(SMALL) == drawn(SMALL)
@@ -101,16 +106,10 @@ def test_memory_does_not_grow_with_the_operations(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(operations, "MOST_AT_ONCE", 500)
 
     def peak(count: int) -> int:
-        score, failures = Score("8 digits", 8, count), Failures(100)
+        score, failures = Score.of_length(8, count), Failures(100)
         tracemalloc.start()
-        measure(
-            random_player(0),
-            score,
-            lambda portion, rng: drawn_operations(portion, 8, 5, rng),
-            np.random.default_rng(0),
-            frames=3,
-            failures=failures,
-        )
+        sampler = partial(drawn_operations, digits=8, base=5)
+        measure(random_player(0), score, sampler, 0, frames=3, failures=failures)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert score.complete
@@ -133,14 +132,14 @@ def test_memory_does_not_grow_with_the_operations(monkeypatch: pytest.MonkeyPatc
         ({"replays": ("1+1",) * 11}, "11 replays: give at most 10"),
     ],
 )
-def test_bad_requests_are_told_in_a_line(changes: dict[str, Any], message: str) -> None:
+def test_bad_requests_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)
 
 
-def test_a_replay_that_cannot_be(teacher: NamedPolicy) -> None:
+def test_a_replay_below_zero_is_refused(expert: NamedPolicy) -> None:
     with pytest.raises(ValueError, match="goes below zero"):
-        Evaluation(teacher, replace(SMALL, replays=("3-5",))).run()
+        evaluate_policy(expert, replace(SMALL, replays=("3-5",)))
 
 
 def test_longer_operands_get_fewer_operations() -> None:
@@ -149,3 +148,51 @@ def test_longer_operands_get_fewer_operations() -> None:
     assert asked == {1: 100_000, 16: 100_000, 32: 50_000, 128: 12_500, 1_000: 1_600, 10_000: 160}
     assert replace(request, long_operations=7).operations_of(32) == 7
     assert replace(request, operations=50).operations_of(10_000) == 50
+
+
+def test_only_adversarial_operations_can_be_replayed() -> None:
+    """Short operations of a set with room for long operands."""
+    request = replace(SMALL, digits=(), episodes=0, sets=("zeros",), set_digits=16)
+    results = evaluate_policy(find_policy("random"), request)
+    assert sum(not replay.right for replay in results.replays) >= 3
+
+
+def test_the_curve_of_a_training_log(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    logger = Logger(None, [CsvLog(tmp_path / "first" / "progress.csv", None)])
+    for step, accuracy in ((100, 0.2), (200, 0.95), (300, 0.9)):
+        logger.record("rollout/accuracy", accuracy)
+        logger.dump(step)
+    logger.close()
+    curve = read_curve(tmp_path / "first")
+    assert curve == Curve("first", (100, 200, 300), (0.2, 0.95, 0.9))
+    assert (curve.steps_to(0.2), curve.steps_to(0.9), curve.steps_to(0.99)) == (100, 200, None)
+
+
+def test_lines_of_other_phases_are_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("time/total_timesteps,rollout/accuracy,bc/loss\n10,,0.3\n20,0.5,\n")
+    assert read_curve(file) == Curve("log", (20,), (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "has no column time/total_timesteps"),
+        ("time/total_timesteps,other\n1,2\n", "has no column rollout/accuracy"),
+        ("time/total_timesteps,rollout/accuracy\n", "holds no line with rollout/accuracy"),
+        ("time/total_timesteps,rollout/accuracy\n1,much\n", "is damaged"),
+    ],
+)
+def test_a_bad_log_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_curve(file)
+
+
+def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"holds no log: give the folder of a run with a progress\.csv"
+    ):
+        read_curve(tmp_path)
