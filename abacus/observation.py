@@ -119,17 +119,18 @@ def observation_arrays(
         "window": (frame_pixels(base), histories),
         "symbol": (_one_hot(base + 2), symbols),
         "operation": (_BINARY, operations),
-        "previous_action": (_one_hot(len(Action)), np.mod(previous_actions, len(Action) + 1)),
+        "previous_action": (_one_hot(len(Action)), previous_actions),
     }
     if out is None:
+        lengths = _lengths(base, histories.shape[1])
         return {
-            key: np.take(table, indices, axis=0).reshape(count, -1)
+            key: np.take(table, indices, axis=0).reshape(count, lengths[key])
             for key, (table, indices) in tables.items()
         }
     for key, (table, indices) in tables.items():
-        target = out[key].reshape(*indices.shape, -1)
+        target = out[key].reshape(*indices.shape, table.shape[1])
         # The check of the indices would write to a copy first.
-        np.take(table, indices, axis=0, out=target, mode="clip")
+        np.take(table, indices, axis=0, out=target, mode="wrap")
     return dict(out)
 
 

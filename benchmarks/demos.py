@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from benchmarks.machine import machine
 from oracle.demos import Demonstrations, Recipe
-from oracle.demos.recipe import facts, origin
 from oracle.demos.shards import warm_up
 from oracle.demos.writer import FileWriter
 from pipelines.job.command_line import option, run
@@ -39,12 +38,12 @@ BATCH = 4096
 
 RECORD = """
 import json, resource, sys, time
-from oracle.demos import Recipe, record
+from oracle.demos import Recipe, record_demonstrations
 from oracle.demos.shards import warm_up
 recipe = Recipe(operations=int(sys.argv[2]))
 warm_up(recipe)
 busy = time.process_time()
-report = record(recipe, sys.argv[1], workers=int(sys.argv[3]))
+report = record_demonstrations(recipe, sys.argv[1], workers=int(sys.argv[3]))
 busy = time.process_time() - busy
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps([[report.seconds, busy], peak]))
@@ -159,9 +158,9 @@ def _ours(demonstrations: Demonstrations, repetitions: int, folder: Path) -> Res
     path, recipe = folder / "ours.h5", demonstrations.recipe
 
     def write() -> None:
-        with FileWriter(path, recipe.config, facts(recipe)) as writer:
-            writer.append(demonstrations.recording)
-            writer.finish(origin(recipe, []))
+        with FileWriter(path, recipe) as writer:
+            writer.append(demonstrations.columns)
+            writer.finish()
 
     def read() -> dict[str, Any]:
         return Demonstrations.open(path).observations()

@@ -19,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import machine
-from oracle.demos import Demonstrations, Recipe, record
+from oracle.demos import Demonstrations, Recipe, record_demonstrations
 from pipelines.job.command_line import option, run
 from tests.oracle.demos.hostile_files import DAMAGES
 from tests.oracle.demos.hostile_reader import BYTES_BEYOND, SECONDS, HostileReader
@@ -44,7 +44,7 @@ def main(options: Options) -> int:
     harm, started = 0, time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         sound, spoilt = Path(folder) / "sound.h5", Path(folder) / "spoilt.h5"
-        record(Recipe(operations=options.operations), sound)
+        record_demonstrations(Recipe(operations=options.operations), sound)
         outside = Path(shutil.copy(sound, Path(folder) / "outside.h5"))
         reader = HostileReader(Demonstrations.open(sound).content_digest(), outside)
         for number in tqdm(range(options.files), unit=" files", disable=None):

@@ -1,7 +1,7 @@
-"""Records demonstrations of the teacher into an HDF5 file, by default into datasets/.
+"""Record demonstrations of the expert into an HDF5 file, by default into datasets/.
 
-The same options give the same content, whatever the number of workers. A run that was killed goes
-on where it stopped when it is started again with the same options.
+The same options give the same content, with any number of workers. A run that was killed resumes
+when it is started again with the same options.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from abacus.rules import START_RANDOM, AbacusConfig, Operations
 from oracle.algorithm import Variant
-from oracle.demos import Demonstrations, Recipe, default_path, record
+from oracle.demos import Demonstrations, Recipe, default_path, record_demonstrations
 from oracle.demos.recipe import DEFAULT_OPERATIONS, OPERATIONS_PER_EPISODE
 from oracle.demos.shards import OPERATIONS_PER_SHARD, warm_up
 from oracle.demos.writer import DEFAULT_COMPRESSION
@@ -27,7 +27,7 @@ from pipelines.inspect_demos import summary
 from pipelines.job.command_line import option, run
 
 EXAMPLE = "python -m pipelines.generate_demos --n-operations 1e6 --epsilon 0.05 --seed 1"
-#: Flags that say how and where to record, not what.
+#: Flags that do not change the content.
 _NOT_CONTENT = ("workers", "output", "shard_operations", "overwrite")
 
 
@@ -39,29 +39,35 @@ class Options:
         None, f"operations to record (default: {DEFAULT_OPERATIONS}, without --n-transitions)"
     )
     n_transitions: int | None = option(
-        None, "record whole operations until there are so many transitions"
+        None, "record whole operations until there are at least this many transitions"
     )
     operations_per_episode: int = option(OPERATIONS_PER_EPISODE, "operations of an episode")
     max_digits: int = option(6, "digits of the longest operand")
     columns: int = option(10, "columns of the abacus")
     base: int = option(5, "base, from 2 to 10")
     operations: Operations = option("both", "which operations are drawn")
-    start: str = option("0", "what the abacus shows at first: a number, or 'random'")
-    variant: Variant = option("before", "when the algorithm moves the signpost: before the write")
+    start: str = option("0", "first number on the abacus: a number, or 'random'")
+    variant: Variant = option(
+        "before", "order of lines in the algorithm: mended, or as printed in the paper"
+    )
     reward: str = option("dense", "level (or modules, joined by commas) of the stored reward")
     epsilon: float = option(
-        0.0, "chance of a detour: another action than the teacher's that the operation survives"
+        0.0, "probability of a detour: another action than the expert's that the operation survives"
     )
-    frames: int = option(3, "frames that learners stack by default; any number can be read")
-    seed: int = option(0, "seed of everything random")
+    frames: int = option(
+        3, "frames that learners stack by default; any other number can be read too"
+    )
+    seed: int = option(0, "random seed")
     workers: int | None = option(None, "threads (default: one for each core)")
-    output: Path | None = option(None, "file to write (default: a name in datasets/ by settings)")
+    output: Path | None = option(
+        None, "file to write (default: a file in datasets/ named by the settings)"
+    )
     compression: int = option(DEFAULT_COMPRESSION, "deflate level, 0 for none, 9 for the smallest")
     shard_operations: int = option(OPERATIONS_PER_SHARD, "operations that a kill can lose")
-    overwrite: bool = option(False, "replace a file that holds something else")
+    overwrite: bool = option(False, "replace a file with other content")
 
     def recipe(self) -> Recipe:
-        """What decides the content."""
+        """Return the settings that decide the content."""
         n_operations = self.n_operations
         if n_operations is None and self.n_transitions is None:
             n_operations = DEFAULT_OPERATIONS
@@ -80,7 +86,7 @@ class Options:
         )
 
     def command(self) -> list[str]:
-        """The command that records the same content."""
+        """Return the command that records the same content."""
         words = ["python", "-m", "pipelines.generate_demos"]
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -99,10 +105,10 @@ def _start(text: str) -> int | Literal["random"]:
 
 
 def main(options: Options) -> int:
-    """Records, and tells what was recorded."""
+    """Record, and print a summary."""
     recipe = options.recipe()
     path = options.output or default_path(recipe)
-    with _told_if_slow("compiling the abacus: this happens once on a machine"):
+    with _notice_if_slow("compiling the recorder: this happens once on a machine"):
         warm_up(recipe)
     total = recipe.operations or recipe.transitions
     with tqdm(total=total, unit_scale=True, disable=None, desc="recording") as bar:
@@ -111,7 +117,7 @@ def main(options: Options) -> int:
         def progress(operations: int, transitions: int) -> None:
             bar.update(operations if recipe.operations else transitions)
 
-        report = record(
+        file = record_demonstrations(
             recipe,
             path,
             workers=options.workers,
@@ -121,18 +127,18 @@ def main(options: Options) -> int:
             overwrite=options.overwrite,
             progress=progress,
         )
-    demonstrations = Demonstrations.open(report.path, verify=True)
-    print(summary(demonstrations, report.path))
-    if report.existed:
-        print("time          it was there already, and holds what was asked for")
+    demonstrations = Demonstrations.open(file.path, verify=True)
+    print(summary(demonstrations, file.path))
+    if file.existed:
+        print("time          none: the file exists already, with this content")
     else:
-        rate = len(demonstrations) / report.seconds
-        print(f"time          {report.seconds:.1f} s, {rate:,.0f} transitions a second")
+        rate = len(demonstrations) / file.seconds
+        print(f"time          {file.seconds:.1f} s, {rate:,.0f} transitions a second")
     return 0
 
 
 @contextmanager
-def _told_if_slow(text: str, after: float = 5.0) -> Iterator[None]:
+def _notice_if_slow(text: str, after: float = 5.0) -> Iterator[None]:
     timer = threading.Timer(after, lambda: print(text, file=sys.stderr))
     timer.start()
     try:

@@ -1,20 +1,21 @@
-"""Demonstrations: recorded by the teacher, kept in HDF5, read for any learner.
+"""Demonstrations: recorded by the expert, stored in HDF5, read for any learner.
 
-record(Recipe(operations=1000), "some.h5")
-demonstrations = Demonstrations.open("some.h5")
+    record_demonstrations(Recipe(operations=1000), "some.h5")
+    demonstrations = Demonstrations.open("some.h5")
+
+`learners` feeds imitation and torch, `statistics` summarises a set, `replay` verifies it.
 """
 
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.schema import DemonstrationsError
-from oracle.demos.shards import Report, default_path, open_or_record, record
+from oracle.demos.shards import default_path, open_or_record, record_demonstrations
 
 __all__ = [
     "Demonstrations",
     "DemonstrationsError",
     "Recipe",
-    "Report",
     "default_path",
     "open_or_record",
-    "record",
+    "record_demonstrations",
 ]

@@ -1,90 +1,94 @@
-"""Demonstrations in memory, in the shapes that learners ask for."""
+"""A set of demonstrations in memory: its columns, subsets, observations and rewards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from abacus.observation import frame_pixels, observation_lengths
+from abacus.checks import check_integer
+from abacus.compiling import compiled_with
+from abacus.observation import observation_arrays, observation_lengths
 from abacus.reward import terms_of
-from abacus.rules import AbacusConfig, Action
-from oracle.demos.columns import (
-    Columns,
-    Packed,
-    Recording,
-    digest_of,
-    gather_codes,
-    gather_observations,
-    pack,
-)
-from oracle.demos.reader import load
-from oracle.demos.recipe import About, Recipe, facts
-from oracle.demos.schema import every_outcome, outcome_places
+from abacus.rules import AbacusConfig, Action, End
+from abacus.tasks import value_of
+from oracle.demos.reader import read_file
+from oracle.demos.recipe import Metadata, Recipe
+from oracle.demos.schema import Array, Columns, Groups, every_outcome, outcome_index
+from oracle.demos.writer import content_digest
 
-if TYPE_CHECKING:
-    from imitation.data.types import TrajectoryWithRew
-    from pandas import DataFrame
+#: The previous action where there is none.
+_NO_ACTION = len(Action)
+_MAX_AGE = AbacusConfig.MAX_FRAMES - 1
+# A transition packed in 32 bits, so that a random access touches one place in memory: 16 bits of
+# frame, 4 each of age (frames before it in its stack), symbol and previous action, 1 of operation.
+_AGE, _SYMBOL, _PREVIOUS, _OPERATION = 16, 20, 24, 28
+_FRAME_MASK, _FOUR_BITS = 0xFFFF, 0xF
 
-    from oracle.demos.learners import Batches, TorchDemonstrations
+_compiled = compiled_with(nogil=True)
 
 Observation = dict[str, npt.NDArray[np.float32]]
+#: A level of the reward, or its modules; None for the recorded one.
+Reward = str | tuple[str, ...] | None
 Rows = slice | npt.NDArray[np.integer[Any]]
 EVERY_ROW = slice(None)
 
 
 class Demonstrations:
-    """A set of demonstrations, read into memory; the file is closed.
+    """A set of demonstrations, read into memory; its file is closed.
 
-    `transitions`, `episodes` and `operations` are the columns as they are stored; the methods give
-    stacked observations, rewards at any level, subsets, and what learners are fed with. A subset
-    is a set of demonstrations too.
+    `transitions`, `episodes` and `operations` are the columns as they are stored. Methods return
+    stacked observations, rewards at any level, and subsets, which are Demonstrations too.
     """
 
-    def __init__(self, recording: Recording, recipe: Recipe, about: About | None = None) -> None:
-        self.recording = recording
+    def __init__(self, columns: Groups, recipe: Recipe, metadata: Metadata | None = None) -> None:
+        #: The columns by group and name; see `oracle.demos.schema`. They are never modified.
+        self.columns = columns
         self.recipe = recipe
-        #: What the file says about itself; None for a subset.
-        self.about = about
+        #: The attributes of the file; None for what does not come from one as a whole.
+        self.metadata = metadata
 
     @classmethod
     def open(cls, path: str | Path, verify: bool = False) -> Demonstrations:
-        """Reads a file. Format, version, seal and values are checked, the digest on request.
+        """Read a file. Format, version, seal and values are checked, the digest on request.
 
-        Raises DemonstrationsError, a ValueError, for a file that is damaged or no set of
-        demonstrations.
+        Raise DemonstrationsError, a ValueError, if the file is damaged or holds no demonstrations.
         """
-        recording, about = load(Path(path), verify)
-        return cls(recording, about.recipe, about)
+        columns, metadata = read_file(Path(path), verify)
+        return cls(columns, metadata.recipe, metadata)
 
     @property
     def config(self) -> AbacusConfig:
-        """The world in which this was recorded."""
+        """The configuration of the environment in which the set was recorded."""
         return self.recipe.config
 
     @property
     def transitions(self) -> Columns:
-        return self.recording.transitions
+        return self.columns["transitions"]
 
     @property
     def episodes(self) -> Columns:
-        return self.recording.episodes
+        return self.columns["episodes"]
 
     @property
     def operations(self) -> Columns:
-        return self.recording.operations
+        return self.columns["operations"]
 
     @property
     def counts(self) -> dict[str, int]:
-        return self.recording.counts
+        """The numbers of transitions, episodes and operations."""
+        return {
+            "transitions": len(self),
+            "episodes": len(self.episodes["start"]),
+            "operations": len(self.operations["start"]),
+        }
 
     def __len__(self) -> int:
-        """Transitions."""
+        """Return the number of transitions."""
         return len(self.transitions["action"])
 
     def __repr__(self) -> str:
@@ -92,21 +96,55 @@ class Demonstrations:
         return f"Demonstrations({counts})"
 
     def content_digest(self) -> str:
-        """The digest of what is in memory; that of the file, if this is the whole of it."""
-        return digest_of(self.recording, facts(self.recipe), self.config)
+        """Return the digest of the columns, which is the file's if they are complete."""
+        return content_digest(self.columns, self.recipe)
 
     def first(self, operations: int) -> Demonstrations:
-        """The first operations; what fewer operations give is contained in what more give."""
-        kept = self.recording.first(operations)
-        return Demonstrations(kept, replace(self.recipe, operations=operations, transitions=None))
+        """Return the first operations; a smaller set is contained in a larger one.
+
+        If they end within an episode, it ends there as on its limit of operations.
+        """
+        check_integer("operations", operations, 1, self.counts["operations"])
+        recipe = replace(self.recipe, operations=operations, transitions=None)
+        last = operations - 1
+        counts = {
+            "transitions": int(self.operations["start"][last] + self.operations["length"][last]),
+            "episodes": int(self.operations["episode"][last]) + 1,
+            "operations": operations,
+        }
+        kept = {
+            group: {name: rows[: counts[group]] for name, rows in columns.items()}
+            for group, columns in self.columns.items()
+        }
+        _end_by_limit(kept)
+        return Demonstrations(kept, recipe)
 
     def select(self, which: npt.NDArray[np.bool_]) -> Demonstrations:
-        """The episodes for which `which`, a boolean for each, is True."""
-        return Demonstrations(self.recording.select(which), self.recipe)
+        """Return the episodes for which `which`, a boolean for each, is True."""
+        if which.shape != self.episodes["start"].shape:
+            raise ValueError(
+                f"which has shape {which.shape}: give one boolean for each of the "
+                f"{self.counts['episodes']} episodes"
+            )
+        kept = {
+            "transitions": np.repeat(which, self.episodes["length"]),
+            "episodes": which,
+            "operations": np.repeat(which, self.episodes["operations"]),
+        }
+        columns = {
+            group: {name: rows[kept[group]] for name, rows in self.columns[group].items()}
+            for group in kept
+        }
+        episodes, operations = columns["episodes"], columns["operations"]
+        episodes["start"] = _starts(episodes["length"])
+        episodes["first_operation"] = _starts(episodes["operations"])
+        operations["start"] = _starts(operations["length"])
+        operations["episode"] = np.repeat(np.arange(which.sum()), episodes["operations"])
+        return Demonstrations(columns, self.recipe)
 
     @property
     def train(self) -> Demonstrations:
-        """The episodes that are not for validation."""
+        """The episodes for training."""
         return self.select(self.episodes["validation"] == 0)
 
     @property
@@ -114,13 +152,92 @@ class Demonstrations:
         """The episodes for validation; none in a set of a single episode."""
         return self.select(self.episodes["validation"] == 1)
 
-    @cached_property
-    def _packed(self) -> Packed:
-        """What observations are gathered from."""
-        stacks = self.operations["start"][self.operations["fresh"] == 1]
-        return pack(self.transitions, stacks)
+    def histories(self, rows: Rows = EVERY_ROW, frames: int | None = None) -> npt.NDArray[np.int32]:
+        """Return the codes of the stacked frames, (rows, frames), oldest first."""
+        numbers = self._row_numbers(rows)
+        codes = np.empty((len(numbers), self._with_frames(frames).frames), np.int32)
+        _gather_codes(numbers, self._packed, codes)
+        return codes
 
-    def _rows(self, rows: Rows) -> npt.NDArray[np.int64]:
+    def empty_observations(self, count: int, frames: int | None = None) -> Observation:
+        """Return uninitialised arrays for `count` observations, for use as `out`."""
+        lengths = observation_lengths(self._with_frames(frames))
+        return {key: np.empty((count, length), np.float32) for key, length in lengths.items()}
+
+    def observations(
+        self, rows: Rows = EVERY_ROW, frames: int | None = None, out: Observation | None = None
+    ) -> Observation:
+        """Return the observations of transitions, as the environment gives them.
+
+        `frames` is the number of stacked frames, by default that of `config`. The arrays of `out`
+        are written to if it is given.
+        """
+        numbers = self._row_numbers(rows)
+        packed = self._packed[numbers]
+        out = self.empty_observations(len(numbers), frames) if out is None else out
+        observation_arrays(
+            self.config.base,
+            self.histories(numbers, frames),
+            (packed >> _SYMBOL) & _FOUR_BITS,
+            (packed >> _OPERATION) & 1,
+            (packed >> _PREVIOUS) & _FOUR_BITS,
+            out,
+        )
+        return out
+
+    def final_observations(self, frames: int | None = None) -> Observation:
+        """Return the observation after the last action of each episode."""
+        episodes = self.episodes
+        last = episodes["start"] + episodes["length"] - 1
+        # The last frame pushes the oldest one out.
+        histories = np.roll(self.histories(last, frames), -1, axis=1)
+        histories[:, -1] = episodes["final_frame"]
+        return observation_arrays(
+            self.config.base,
+            histories,
+            episodes["final_symbol"],
+            episodes["final_operation"],
+            self.transitions["taken"][last],
+        )
+
+    def masks(self, rows: Rows = EVERY_ROW) -> npt.NDArray[np.bool_]:
+        """Return the action masks, (rows, 8)."""
+        mask = self.transitions["mask"][self._checked(rows)]
+        return np.unpackbits(mask[:, None], axis=1, bitorder="little").view(np.bool_)
+
+    def terms(self, level: Reward = None, rows: Rows = EVERY_ROW) -> npt.NDArray[np.float32]:
+        """Return the reward terms, (rows, 6), at a level or of modules; by default as recorded."""
+        table = terms_of(every_outcome(), self.config.reward if level is None else level)
+        return self._of_outcomes(table.reshape(-1, table.shape[-1]), rows)
+
+    def rewards(self, level: Reward = None, rows: Rows = EVERY_ROW) -> npt.NDArray[np.float32]:
+        """Return the rewards, (rows,), at a level or of modules; by default as recorded."""
+        table = terms_of(every_outcome(), self.config.reward if level is None else level)
+        return self._of_outcomes(table.sum(axis=-1).ravel(), rows)
+
+    def numbers(self, name: str, operations: slice = EVERY_ROW) -> Array:
+        """Return the numbers of operations: "before", "operand" or "after".
+
+        They are Python integers, in an array of objects, if 64 bits are too few.
+        """
+        digits, base = self.operations[name][operations], self.config.base
+        if base ** digits.shape[1] < 2**63:
+            return digits.astype(np.int64) @ base ** np.arange(digits.shape[1], dtype=np.int64)
+        values = np.empty(len(digits), object)
+        values[:] = [value_of(row, base) for row in digits]
+        return values
+
+    @cached_property
+    def _packed(self) -> npt.NDArray[np.uint32]:
+        columns = self.transitions
+        stacks = self.operations["start"][self.operations["fresh"] == 1]
+        packed = np.empty(len(self), np.uint32)
+        _pack(
+            *(columns[name] for name in ("frame", "symbol", "operation", "taken")), stacks, packed
+        )
+        return packed
+
+    def _row_numbers(self, rows: Rows) -> npt.NDArray[np.int64]:
         if isinstance(rows, slice):
             return np.arange(*rows.indices(len(self)), dtype=np.int64)
         numbers = np.ascontiguousarray(rows, np.int64)
@@ -128,109 +245,76 @@ class Demonstrations:
             raise IndexError(f"rows are not all from 0 to {len(self) - 1}")
         return numbers
 
-    def _config(self, frames: int | None) -> AbacusConfig:
+    def _checked(self, rows: Rows) -> Rows:
+        return rows if isinstance(rows, slice) else self._row_numbers(rows)
+
+    def _with_frames(self, frames: int | None) -> AbacusConfig:
         return self.config if frames is None else replace(self.config, frames=frames)
 
-    def histories(self, rows: Rows = EVERY_ROW, frames: int | None = None) -> npt.NDArray[np.int32]:
-        """The numbers of the last frames (rows, frames), oldest first."""
-        return gather_codes(self._rows(rows), self._packed, self._config(frames).frames)
+    def _of_outcomes(self, table: npt.NDArray[np.float32], rows: Rows) -> npt.NDArray[np.float32]:
+        checked = self._checked(rows)
+        taken, outcome = (self.transitions[name][checked] for name in ("taken", "outcome"))
+        return table[outcome_index(taken, outcome)]
 
-    def empty_observations(self, count: int, frames: int | None = None) -> Observation:
-        """Arrays for so many observations, to be filled again and again."""
-        lengths = observation_lengths(self._config(frames))
-        return {key: np.empty((count, length), np.float32) for key, length in lengths.items()}
 
-    def observations(
-        self, rows: Rows = EVERY_ROW, frames: int | None = None, out: Observation | None = None
-    ) -> Observation:
-        """What was seen in these transitions, as the environment shows it, with any stack.
+@_compiled
+def _pack(frame, symbol, operation, taken, stacks, packed):
+    """Pack transitions; `stacks` are the rows at which stacks of frames start."""
+    stack, age, previous = 0, 0, _NO_ACTION
+    for row in range(len(packed)):
+        if stack < len(stacks) and stacks[stack] == row:
+            stack += 1
+            age, previous = 0, _NO_ACTION
+        packed[row] = (
+            frame[row]
+            | (age << _AGE)
+            | (symbol[row] << _SYMBOL)
+            | (previous << _PREVIOUS)
+            | (operation[row] << _OPERATION)
+        )
+        age = min(age + 1, _MAX_AGE)
+        previous = taken[row]
 
-        Without `frames` the stack is that of `config`; `out` is filled where it is given.
-        """
-        numbers = self._rows(rows)
-        out = self.empty_observations(len(numbers), frames) if out is None else out
-        gather_observations(numbers, self._packed, frame_pixels(self.config.base), out)
-        return out
 
-    def final_observations(self, frames: int | None = None) -> Observation:
-        """What was seen after the last action of each episode."""
-        config, episodes = self._config(frames), self.episodes
-        last = episodes["start"] + episodes["length"] - 1
-        out = self.observations(last, frames)
-        pixels = frame_pixels(config.base)
-        # The frame seen last pushes the oldest one out.
-        out["window"][:, : -pixels.shape[1]] = out["window"][:, pixels.shape[1] :].copy()
-        out["window"][:, -pixels.shape[1] :] = pixels[episodes["final_frame"]]
-        out["symbol"][:] = np.eye(config.symbols)[episodes["final_symbol"]]
-        out["operation"][:, 0] = episodes["final_operation"]
-        out["previous_action"][:] = np.eye(len(Action))[self.transitions["taken"][last]]
-        return out
+@_compiled
+def _gather_codes(rows, packed, codes):
+    frames = codes.shape[1]
+    for i in range(len(rows)):
+        row = rows[i]
+        age = np.int64((packed[row] >> _AGE) & _FOUR_BITS)
+        for k in range(frames):
+            codes[i, k] = packed[row - min(frames - 1 - k, age)] & _FRAME_MASK
 
-    def masks(self, rows: Rows = EVERY_ROW) -> npt.NDArray[np.bool_]:
-        """The legal actions (rows, 8)."""
-        mask = self.transitions["mask"][rows if isinstance(rows, slice) else self._rows(rows)]
-        return np.unpackbits(mask[:, None], axis=1, bitorder="little").view(np.bool_)
 
-    def terms(
-        self, level: str | tuple[str, ...] | None = None, rows: Rows = EVERY_ROW
-    ) -> npt.NDArray[np.float32]:
-        """The reward terms (rows, 6) at a level, or of modules; without one, as recorded."""
-        table = terms_of(every_outcome(), self.config.reward if level is None else level)
-        flat: npt.NDArray[np.float32] = table.reshape(-1, table.shape[-1])
-        return flat[self._outcome_places(rows)]
+def _starts(lengths: Array) -> npt.NDArray[np.int64]:
+    return np.cumsum(lengths, dtype=np.int64) - lengths
 
-    def rewards(
-        self, level: str | tuple[str, ...] | None = None, rows: Rows = EVERY_ROW
-    ) -> npt.NDArray[np.float32]:
-        """The rewards (rows,) at a level, or of modules; without one, as recorded."""
-        table = terms_of(every_outcome(), self.config.reward if level is None else level)
-        flat: npt.NDArray[np.float32] = table.sum(axis=-1).ravel()
-        return flat[self._outcome_places(rows)]
 
-    def _outcome_places(self, rows: Rows) -> npt.NDArray[np.uint8]:
-        where = rows if isinstance(rows, slice) else self._rows(rows)
-        return outcome_places(self.transitions["taken"][where], self.transitions["outcome"][where])
+def _end_by_limit(columns: dict[str, dict[str, Array]]) -> None:
+    """End the last episode with the last operation, if it was cut there.
 
-    def batches(
-        self,
-        batch_size: int,
-        rng: np.random.Generator | None = None,
-        frames: int | None = None,
-    ) -> Batches:
-        """Batches as `imitation`'s BC takes them; shuffled anew in each pass if `rng` is given."""
-        from oracle.demos.learners import Batches
+    On its limit of operations an episode shows the abacus and the symbol as they were before the
+    reset that closes the last operation.
+    """
+    transitions, episodes = columns["transitions"], columns["episodes"]
+    length = len(transitions["action"]) - int(episodes["start"][-1])
+    if length == episodes["length"][-1]:
+        return
+    operations = len(columns["operations"]["start"]) - int(episodes["first_operation"][-1])
+    changes = {
+        "length": length,
+        "operations": operations,
+        "end": End.LIMIT,
+        "final_frame": transitions["frame"][-1],
+        "final_symbol": transitions["symbol"][-1],
+        "final_operation": transitions["operation"][-1],
+    }
+    for name, value in changes.items():
+        episodes[name] = _with_last(episodes[name], value)
+    transitions["truncated"] = _with_last(transitions["truncated"], 1)
 
-        return Batches(self, batch_size, rng, frames)
 
-    def trajectories(
-        self,
-        frames: int | None = None,
-        level: str | tuple[str, ...] | None = None,
-        actions: str = "action",
-    ) -> Iterator[TrajectoryWithRew]:
-        """`imitation`'s trajectories with Dict observations, T + 1 for T actions.
-
-        `actions` is "action" for the teacher's (what a clone learns) or "taken" for what was done
-        (what rewards and next observations follow from); without detours they are the same.
-        """
-        from oracle.demos.learners import trajectories
-
-        return trajectories(self, frames, level, actions)
-
-    def torch_dataset(self, frames: int | None = None) -> TorchDemonstrations:
-        """A torch `Dataset` of observation, action and mask."""
-        from oracle.demos.learners import TorchDemonstrations
-
-        return TorchDemonstrations(self, frames)
-
-    def episodes_frame(self) -> DataFrame:
-        """A pandas DataFrame with a row for each episode."""
-        from oracle.demos.statistics import episodes_frame
-
-        return episodes_frame(self)
-
-    def operations_frame(self) -> DataFrame:
-        """A pandas DataFrame with a row for each operation."""
-        from oracle.demos.statistics import operations_frame
-
-        return operations_frame(self)
+def _with_last(rows: Array, value: int | np.generic) -> Array:
+    changed = rows.copy()
+    changed[-1] = value
+    return changed

@@ -1,35 +1,36 @@
-"""Demonstrations as `imitation` and torch take them. Imported where a learner is at hand."""
+"""Demonstrations for `imitation` and torch, which take seconds to import."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from imitation.data.types import DictObs, TrajectoryWithRew
 
-if TYPE_CHECKING:
-    from oracle.demos.dataset import Demonstrations
+from abacus.checks import check_choice, check_integer
+from oracle.demos.dataset import Demonstrations, Reward
+
+Sample = dict[str, Any]
 
 
 class Batches:
-    """Batches for `imitation`'s BC: an iterable that starts anew each time it is asked.
+    """Minibatches for `imitation`'s BC, an iterable of mappings of `obs`, `acts` and `masks`.
 
-    BC wants batches of one size, so that the rest of a pass is left out; with a generator each
-    pass is shuffled anew, and leaves out another rest. Where there are fewer transitions than
-    `batch_size` asks for, all of them are one batch: give BC this object's `batch_size`.
+    BC requires batches of one size, so the last, smaller one of a pass is left out. With `rng`
+    every pass is shuffled differently. If there are fewer transitions than `batch_size`, they make
+    one batch: pass this object's `batch_size` to BC.
     """
 
     def __init__(
         self,
         demonstrations: Demonstrations,
         batch_size: int,
-        rng: np.random.Generator | None,
-        frames: int | None,
+        rng: np.random.Generator | None = None,
+        frames: int | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size!r} is not allowed: give 1 or more")
+        check_integer("batch_size", batch_size, 1)
         if not len(demonstrations):
             raise ValueError("there are no transitions to make batches of")
         self._demonstrations = demonstrations
@@ -41,7 +42,6 @@ class Batches:
         return len(self._demonstrations) // self.batch_size
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Mappings of `obs`, `acts` (the teacher's) and, beyond what BC asks for, `masks`."""
         demonstrations = self._demonstrations
         order = np.arange(len(demonstrations))
         if self._rng is not None:
@@ -58,13 +58,16 @@ class Batches:
 
 def trajectories(
     demonstrations: Demonstrations,
-    frames: int | None,
-    level: str | tuple[str, ...] | None,
-    actions: str,
+    frames: int | None = None,
+    level: Reward = None,
+    actions: Literal["action", "taken"] = "action",
 ) -> Iterator[TrajectoryWithRew]:
-    """Episodes as trajectories; see `Demonstrations.trajectories`."""
-    if actions not in ("action", "taken"):
-        raise ValueError(f"actions={actions!r} is not allowed: give 'action' or 'taken'")
+    """Yield episodes as `imitation`'s trajectories, with T + 1 Dict observations for T actions.
+
+    `actions` is "action" for the expert's, which a clone learns, or "taken" for those that led to
+    the rewards and next observations. They are the same without detours.
+    """
+    check_choice("actions", actions, ("action", "taken"))
     episodes = demonstrations.episodes
     finals = demonstrations.final_observations(frames)
     terminated = demonstrations.transitions["terminated"]
@@ -72,14 +75,14 @@ def trajectories(
         zip(episodes["start"].tolist(), episodes["length"].tolist(), strict=True)
     ):
         rows = slice(start, start + length)
-        seen = demonstrations.empty_observations(length + 1, frames)
+        observations = demonstrations.empty_observations(length + 1, frames)
         demonstrations.observations(
-            rows, frames, out={key: array[:-1] for key, array in seen.items()}
+            rows, frames, out={key: array[:-1] for key, array in observations.items()}
         )
-        for key, array in seen.items():
+        for key, array in observations.items():
             array[-1] = finals[key][e]
         yield TrajectoryWithRew(
-            obs=DictObs(seen),
+            obs=DictObs(observations),
             acts=demonstrations.transitions[actions][rows].astype(np.int64),
             infos=None,
             terminal=bool(terminated[start + length - 1]),
@@ -87,16 +90,13 @@ def trajectories(
         )
 
 
-Sample = dict[str, Any]
-
-
 class TorchDemonstrations(torch.utils.data.Dataset[Sample]):
-    """A torch dataset: samples of `obs` (a dict of tensors), `action` and `mask`.
+    """A torch dataset of samples of `obs` (a dict of tensors), `action` and `mask`.
 
-    A `DataLoader` asks for a batch at once, which is gathered at once.
+    A `DataLoader` requests whole batches, which are gathered at once.
     """
 
-    def __init__(self, demonstrations: Demonstrations, frames: int | None) -> None:
+    def __init__(self, demonstrations: Demonstrations, frames: int | None = None) -> None:
         self._demonstrations = demonstrations
         self._frames = frames
 
@@ -104,7 +104,7 @@ class TorchDemonstrations(torch.utils.data.Dataset[Sample]):
         return len(self._demonstrations)
 
     def __getitem__(self, index: int) -> Sample:
-        # A Dataset without an IndexError at its end would be iterated for ever.
+        # Iteration over a Dataset ends with an IndexError.
         if not -len(self) <= index < len(self):
             raise IndexError(f"index={index} is not from 0 to {len(self) - 1}")
         return self.__getitems__([index % len(self)])[0]
@@ -121,11 +121,11 @@ class TorchDemonstrations(torch.utils.data.Dataset[Sample]):
         ]
 
     def batch(self, rows: np.ndarray[Any, Any]) -> Sample:
-        """The samples of these rows as one, without collating them."""
+        """Return the samples of these rows as one batch, without collating them."""
         demonstrations = self._demonstrations
-        seen = demonstrations.observations(rows, self._frames)
+        observations = demonstrations.observations(rows, self._frames)
         return {
-            "obs": {key: torch.from_numpy(array) for key, array in seen.items()},
+            "obs": {key: torch.from_numpy(array) for key, array in observations.items()},
             "action": torch.from_numpy(demonstrations.transitions["action"][rows].astype(np.int64)),
             "mask": torch.from_numpy(demonstrations.masks(rows)),
         }

@@ -1,10 +1,10 @@
-"""The compiled recorder: the teacher acts, and every step lands in flat columns.
+"""The compiled recorder: the expert plays episodes, and every step is written to flat columns.
 
-Detours. With probability epsilon a step takes, instead of the teacher's action, another legal
-action at random, while the teacher's is kept as the label: a clone sees how to come back. A detour
-is one that the operation survives: it is no mistake by the rules (no wrong signpost move, slide or
-submit, at any reward level), and the teacher, left alone from there, reaches the next grant of
-steps in time. Both are found out by trying it on a second abacus, a copy of the first.
+Detours. With probability epsilon a step takes, instead of the expert's action, another legal action
+at random, while the expert's action is kept as the label: a clone sees how to recover. A detour is
+an action that the operation survives: it is no mistake by the rules (no wrong signpost move, slide
+or submit, at any reward level), and the expert, continuing from there, reaches the next extension
+of the step budget in time. Both are found by trying the action on a copy of the abacus.
 
 Detours have a random stream of their own: the operations of an episode are the same with and
 without them.
@@ -12,11 +12,11 @@ without them.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
 from abacus.compiling import compiled_with
@@ -27,144 +27,94 @@ from abacus.kernel import (
     ON_OPERATION_SYMBOL,
     SUBMIT,
     advance,
-    is_legal,
+    legal_actions,
     random_below,
     reset,
 )
-from abacus.rules import End
-from oracle.demos.columns import Recording
+from abacus.rules import AbacusConfig, End
+from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe, episode_seeds, stream_starts
-from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST, groups, reward_table
+from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST, Columns, groups, reward_table
 from oracle.expert import answer
 
 #: The abacus that is recorded, the copy on which detours are tried, and the detours' stream.
 RECORDED, TRIED, DETOURS = 0, 1, 2
 _ABACI = 3
-#: Chances are drawn as numbers below this.
+#: Probabilities are compared as integers below this.
 _CHANCES = 2**32
-#: Ends that a teacher can meet.
+#: The ends that the expert can reach.
 _GOOD_ENDS = (End.LIMIT, End.CAPACITY)
-#: Room for an operation at first; an episode that needs more is recorded anew in twice the room.
+#: Initial capacity for an operation; it is doubled if an episode needs more.
 _STEPS_PER_OPERATION = 48
 
-#: What Python calls: without the interpreter's lock, so that threads record side by side.
+#: Called from Python: without the interpreter's lock, so that threads record in parallel.
 _entry = compiled_with(nogil=True)
-#: What compiled code alone calls: without a door from Python there is less to compile.
+#: Called from compiled code only: skipping the Python wrappers shortens compilation.
 _part = compiled_with(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-class Transitions(NamedTuple):
-    frame: Any
-    symbol: Any
-    operation: Any
-    action: Any
-    taken: Any
-    mask: Any
-    outcome: Any
-    reward: Any
-    terminated: Any
-    truncated: Any
+def _column_tuple(name: str, group: str) -> Any:
+    """Return a namedtuple type of the columns of a group, for compiled code."""
+    return namedtuple(name, [column.name for column in groups(AbacusConfig())[group]])
 
 
-class Episodes(NamedTuple):
-    start: Any
-    length: Any
-    first_operation: Any
-    operations: Any
-    end: Any
-    final_frame: Any
-    final_symbol: Any
-    final_operation: Any
-
-
-class Operations(NamedTuple):
-    start: Any
-    length: Any
-    episode: Any
-    operation: Any
-    fresh: Any
-    operand: Any
-    before: Any
-    after: Any
+Transitions = _column_tuple("Transitions", "transitions")
+Episodes = _column_tuple("Episodes", "episodes")
+Operations = _column_tuple("Operations", "operations")
 
 
 class Recorder:
-    """Records episodes of a recipe. One for each thread."""
+    """Records episodes of a recipe. Each thread needs its own."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        # Frames are kept unstacked, and an episode is not played beyond what is asked for.
+        # Frames are stored unstacked, and no episode is played beyond the size of the set.
         config = replace(recipe.config, frames=1, max_operations=recipe.longest_episode)
         self._batch = AbacusBatch(config, _ABACI, autoreset=False)
         self._batch.reset(0)
         self._rewards = reward_table(config.reward)
         self._chance = round(recipe.epsilon * _CHANCES)
 
-    def record(self, first: int, count: int) -> Recording:
-        """Episodes `first` to `first + count - 1`."""
-        seeds = episode_seeds(self.recipe.seed, first, count)
-        starts = stream_starts(seeds)
+    def record(self, first: int, count: int) -> Demonstrations:
+        """Record episodes `first` to `first + count - 1`."""
         operations = count * self.recipe.longest_episode
-        rows = Transitions(*self._empty("transitions", operations * _STEPS_PER_OPERATION))
-        index = Episodes(*self._empty("episodes", count, Episodes._fields))
-        parts = Operations(*self._empty("operations", operations))
-        done = np.zeros(3, np.int64)
-        while not self._fill(starts, rows, index, parts, done):
-            rows = Transitions(*map(_doubled, rows))
-        transitions, episodes, operations = done.tolist()
-        recording = Recording(
-            {name: column[:transitions] for name, column in rows._asdict().items()},
-            {
-                **{name: column[:episodes] for name, column in index._asdict().items()},
-                "seed": seeds,
-                "validation": _validation(first, count),
-            },
-            {name: column[:operations] for name, column in parts._asdict().items()},
-        )
-        if not np.isin(recording.episodes["end"], _GOOD_ENDS).all():
-            raise RuntimeError("the teacher did not reach the end of an episode: this is a bug")
-        return recording
-
-    def _empty(
-        self, group: str, count: int, names: tuple[str, ...] = ()
-    ) -> list[npt.NDArray[np.generic]]:
-        config = self.recipe.config
-        columns = {column.name: column for column in groups(config)[group]}
-        return [
-            np.empty((count, *columns[name].row_shape(config)), columns[name].dtype)
-            for name in names or columns
-        ]
-
-    def _fill(
-        self, starts: Any, rows: Transitions, index: Episodes, parts: Operations, done: Any
-    ) -> bool:
+        rows = Transitions(**self._empty("transitions", operations * _STEPS_PER_OPERATION))
+        index = Episodes(**self._empty("episodes", count))
+        parts = Operations(**self._empty("operations", operations))
+        index.seed[:] = episode_seeds(self.recipe.seed, first, count)
+        index.validation[:] = np.arange(first, first + count) % SPLIT_EVERY == SPLIT_FIRST
+        starts, done = stream_starts(index.seed), np.zeros(3, np.int64)
         batch = self._batch
-        return bool(
-            _record(
-                (batch.rules, batch.pixels, batch.world, batch.program, batch.out),
-                (self.recipe.variant == "printed", self._chance, self._rewards),
-                starts,
-                rows,
-                index,
-                parts,
-                done,
+        world = (batch.rules, batch.pixels, batch.world, batch.program, batch.out)
+        expert = (self.recipe.variant == "printed", self._chance, self._rewards)
+        while not _record(world, expert, starts, rows, index, parts, done):
+            rows = Transitions(*(np.concatenate([row, np.empty_like(row)]) for row in rows))
+        columns = {
+            group: {name: column[:length] for name, column in columns._asdict().items()}
+            for group, columns, length in zip(
+                ("transitions", "episodes", "operations"),
+                (rows, index, parts),
+                done.tolist(),
+                strict=True,
             )
-        )
+        }
+        if not np.isin(index.end, _GOOD_ENDS).all():
+            raise RuntimeError("the expert did not reach the end of an episode: this is a bug")
+        return Demonstrations(columns, self.recipe)
 
-
-def _doubled(column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    return np.concatenate([column, np.empty_like(column)])
-
-
-def _validation(first: int, count: int) -> npt.NDArray[np.uint8]:
-    return np.equal(np.arange(first, first + count) % SPLIT_EVERY, SPLIT_FIRST).astype(np.uint8)
+    def _empty(self, group: str, count: int) -> Columns:
+        config = self.recipe.config
+        return {
+            column.name: np.empty((count, *column.row_shape(config)), column.dtype)
+            for column in groups(config)[group]
+        }
 
 
 @_entry
-def _record(places, teacher, starts, rows, index, parts, done):
-    """Records episodes from `done[1]` on; False if the room for transitions is too small.
+def _record(places, expert, starts, rows, index, parts, done):
+    """Record episodes from `done[1]` on; return False if `rows` are too few.
 
-    `done` counts the transitions, episodes and operations of the episodes that are complete.
+    `done` counts the transitions, episodes and operations of complete episodes.
     """
     all_rules, pixels, world, program, out = places
     which = np.array([RECORDED], np.int32)
@@ -173,16 +123,16 @@ def _record(places, teacher, starts, rows, index, parts, done):
         world.scalars[DETOURS].rng = starts[done[1], 1]
         reset(all_rules, pixels, world, program, out, which)
         if not _record_episode(
-            all_rules[0], world, program, out.results, teacher, rows, index, parts, done
+            all_rules[0], world, program, out.results, expert, rows, index, parts, done
         ):
             return False
     return True
 
 
 @_part
-def _record_episode(rules, world, program, results, teacher, rows, index, parts, done):
+def _record_episode(rules, world, program, results, expert, rows, index, parts, done):
     scalars, cells, history = world
-    printed, chance, rewards = teacher
+    printed, chance, rewards = expert
     s, result = scalars[RECORDED], results[RECORDED]
     n, m = done[0], done[2]
     opens, fresh = True, True
@@ -191,16 +141,17 @@ def _record_episode(rules, world, program, results, teacher, rows, index, parts,
             return False
         if opens:
             _open_operation(rules, s, cells, parts, m, n, done[1], fresh)
+        legal = legal_actions(rules, s, cells[RECORDED, s.finger_column].digit)
         label = answer(s, cells, RECORDED, printed)
         taken = label
         if chance > 0 and random_below(scalars[DETOURS], _CHANCES) < chance:
-            taken = _detour(rules, scalars, cells, history, program, results, printed, label)
+            taken = _detour(rules, scalars, cells, history, program, results, printed, label, legal)
         rows.frame[n] = history[RECORDED, 0]
         rows.symbol[n] = s.symbol
         rows.operation[n] = s.operation
         rows.action[n] = label
         rows.taken[n] = taken
-        rows.mask[n] = _mask(rules, s, cells[RECORDED, s.finger_column].digit)
+        rows.mask[n] = legal
         closes = s.digit_index == ON_OPERATION_SYMBOL and taken == SUBMIT
         if closes:
             _copy_digits(rules, cells, parts.after, m)
@@ -221,18 +172,8 @@ def _record_episode(rules, world, program, results, teacher, rows, index, parts,
 
 
 @_part
-def _mask(rules, s, digit):
-    """The legal actions in one byte: bit a for action a."""
-    mask = 0
-    for action in range(ACTIONS):
-        if is_legal(rules, s, digit, action):
-            mask |= 1 << action
-    return mask
-
-
-@_part
 def _outcome(result):
-    """The outcome of the action: a step has at most one that is not 0."""
+    """Return the outcome of the action: at most one outcome of a step is not 0."""
     total = 0
     for k in range(len(result.outcomes)):
         total += result.outcomes[k]
@@ -272,10 +213,9 @@ def _close_episode(s, frame, end, index, done, n, m):
 
 
 @_part
-def _detour(rules, scalars, cells, history, program, results, printed, label):
-    """An action that the operation survives, all with the same chance; else the label."""
-    s = scalars[RECORDED]
-    left = _mask(rules, s, cells[RECORDED, s.finger_column].digit) & ~(1 << label)
+def _detour(rules, scalars, cells, history, program, results, printed, label, legal):
+    """Return one of the actions that the operation survives, uniformly; else the label."""
+    left = legal & ~(1 << label)
     while left > 0:
         action = _pick(left, scalars[DETOURS])
         if _survives(rules, scalars, cells, history, program, results, printed, action):
@@ -286,7 +226,7 @@ def _detour(rules, scalars, cells, history, program, results, printed, label):
 
 @_part
 def _pick(actions, stream):
-    """One of the actions whose bits are set."""
+    """Return one of the actions whose bits are set, at random."""
     count = 0
     for action in range(ACTIONS):
         count += (actions >> action) & 1
@@ -301,10 +241,10 @@ def _pick(actions, stream):
 
 @_part
 def _survives(rules, scalars, cells, history, program, results, printed, action):
-    """Whether the action is no mistake and leaves the teacher steps enough, tried on the copy.
+    """Try an action on the copy; return whether it is no mistake and leaves enough steps.
 
-    Steps enough: the next grant comes with as many to spare as there are columns, which is more
-    than the longest way back from where a detour can leave finger and signpost at a grant.
+    Enough: the next extension of the budget comes with as many steps to spare as there are columns,
+    which is more than the longest way back from where a detour can leave finger and signpost then.
     """
     scalars[TRIED] = scalars[RECORDED]
     for column in range(rules.columns):
@@ -322,7 +262,7 @@ def _survives(rules, scalars, cells, history, program, results, printed, action)
 
 @_part
 def _is_mistake(result):
-    """A wrong signpost move, slide or submit; a finger may go anywhere."""
+    """Return whether a signpost move, slide or submit was wrong; a finger may go anywhere."""
     worst = 0
     for k in range(FINGER_OUTCOME + 1, len(result.outcomes)):
         worst = min(worst, result.outcomes[k])

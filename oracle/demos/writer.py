@@ -1,8 +1,11 @@
-"""A seal over the bytes of a file, in the block before the data that HDF5 leaves to its users.
+"""Write a demonstrations file: HDF5 under a seal, with a digest of its content.
 
-Every HDF5 reader skips that block. It holds two lines of text: the format with its version, and
-the SHA-256 of all that follows. A damaged file is thus refused before the HDF5 library parses a
-byte of it; the library is not written to withstand one.
+The seal is in the user block, the first 512 bytes, which every HDF5 reader skips. It holds two
+lines of text: the format with its version, and the SHA-256 of everything after the block. A damaged
+file is thus refused before the HDF5 library, which is not written to withstand one, parses a byte
+of it.
+
+The digest is over the values of the columns, not over their compression.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ import json
 import re
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from abacus.checks import check_integer
 from abacus.rules import AbacusConfig
-from oracle.demos.columns import ContentDigest, Recording
+from oracle.demos.recipe import Recipe, content_attributes, initial_attributes
 from oracle.demos.schema import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -31,128 +35,149 @@ from oracle.demos.schema import (
     Array,
     Column,
     DemonstrationsError,
-    names,
+    Groups,
+    every_column,
+    groups,
     tables,
 )
 
-#: The smallest block that HDF5 allows.
-BLOCK = 512
-#: What an HDF5 file, without its block, starts with.
-HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_LINES = re.compile(rb"([a-z0-9-]+) ([0-9]{1,9})\nsha256 ([0-9a-f]{64})\n\n*")
+#: The smallest user block that HDF5 allows.
+USER_BLOCK = 512
+_SEAL = re.compile(rb"([a-z0-9-]+) ([0-9]{1,9})\nsha256 ([0-9a-f]{64})\n\n*")
+#: Files that HDF5 1.8 of 2008, and every later version, can open.
+_LIBVER = ("v108", "v108")
+#: Rows of a chunk, fewer where rows are long: chunks are compressed, padded and read as a whole.
+_CHUNK_ROWS = {"transitions": 2**16, "operations": 2**13, "episodes": 2**11}
+_CHUNK_BYTES = 2**20
+#: Higher levels of deflate gain little and take much longer.
+DEFAULT_COMPRESSION = 4
+#: Compressed chunks of a column that may wait to be written.
+_MAX_PENDING = 64
 
 
 def write_seal(path: Path) -> None:
-    """Seal a finished file."""
+    """Seal a complete file."""
     with path.open("r+b") as file:
-        file.seek(BLOCK)
+        file.seek(USER_BLOCK)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         text = f"{FORMAT_NAME} {FORMAT_VERSION}\nsha256 {digest}\n".encode()
         file.seek(0)
-        file.write(text.ljust(BLOCK, b"\n"))
+        file.write(text.ljust(USER_BLOCK, b"\n"))
 
 
-class SealedFile(AbstractContextManager[BufferedReader]):
-    """An open file whose seal holds; DemonstrationsError for any other."""
-
-    def __init__(self, path: Path) -> None:
-        # A device or a pipe might never end.
-        if path.exists() and not path.is_file():
-            raise DemonstrationsError(f"{path} is no ordinary file: give a file of demonstrations")
-        self._file = path.open("rb")
-        try:
-            _check(self._file, path)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> BufferedReader:
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def _check(file: BufferedReader, path: Path) -> None:
-    block = file.read(BLOCK)
-    lines = _LINES.fullmatch(block)
-    if lines is None or len(block) < BLOCK or lines[1].decode() != FORMAT_NAME:
-        raise DemonstrationsError(
-            f"{path} is not a file of demonstrations: it does not start with {FORMAT_NAME!r}"
-        )
-    version = int(lines[2])
-    if version != FORMAT_VERSION:
-        raise DemonstrationsError(
-            f"{path} has format version {version}: this program reads version {FORMAT_VERSION}"
-        )
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != lines[3].decode():
-        raise DemonstrationsError(
-            f"{path} is damaged: its bytes are not those that were recorded (SHA-256 differs)"
-        )
+@contextmanager
+def open_sealed(path: Path) -> Iterator[BufferedReader]:
+    """Open a file whose seal is intact; raise DemonstrationsError for any other."""
+    # A device or a pipe might never end.
+    if path.exists() and not path.is_file():
+        raise DemonstrationsError(f"{path} is not a regular file: give a demonstrations file")
+    with path.open("rb") as file:
+        block = file.read(USER_BLOCK)
+        seal = _SEAL.fullmatch(block)
+        if seal is None or len(block) < USER_BLOCK or seal[1].decode() != FORMAT_NAME:
+            raise DemonstrationsError(
+                f"{path} is not a demonstrations file: it does not start with {FORMAT_NAME!r}"
+            )
+        version = int(seal[2])
+        if version != FORMAT_VERSION:
+            raise DemonstrationsError(
+                f"{path} has format version {version}: this program reads version {FORMAT_VERSION}"
+            )
+        if hashlib.file_digest(file, "sha256").hexdigest() != seal[3].decode():
+            raise DemonstrationsError(
+                f"{path} is damaged: its SHA-256 is not the one that was recorded"
+            )
+        yield file
 
 
-#: Files that HDF5 1.8 of 2008, and every reader since, can open.
-LIBVER = ("v108", "v108")
-#: Rows of a chunk, fewer where rows are long: a chunk is packed, padded and read as a whole.
-CHUNK_ROWS = {"transitions": 2**16, "operations": 2**13, "episodes": 2**11}
-CHUNK_BYTES = 2**20
-#: Level of deflate from which higher ones gain little and take much longer.
-DEFAULT_COMPRESSION = 4
-#: Compressed chunks that may wait for the disk.
-_PENDING = 64
+class ContentDigest:
+    """The SHA-256 over the values of every column, updated part by part."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._columns: dict[str, Any] = {}
+        self._shapes: dict[str, list[Any]] = {}
+
+    def update(self, name: str, rows: Array) -> None:
+        """Add the next rows of a column, named by its path."""
+        if name not in self._columns:
+            self._columns[name] = hashlib.sha256()
+            self._shapes[name] = [rows.dtype.str, 0, *rows.shape[1:]]
+        self._shapes[name][1] += len(rows)
+        self._columns[name].update(np.ascontiguousarray(rows).view(np.uint8).data)
+
+    def hexdigest(self) -> str:
+        content = {
+            "format": [FORMAT_NAME, FORMAT_VERSION],
+            "facts": content_attributes(self._recipe),
+            "columns": {
+                name: [self._shapes[name], column.hexdigest()]
+                for name, column in self._columns.items()
+            },
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def content_digest(columns: Groups, recipe: Recipe) -> str:
+    """Return the digest of columns in memory."""
+    digest = ContentDigest(recipe)
+    for group, column in every_column(recipe.config):
+        digest.update(f"{group}/{column.name}", columns[group][column.name])
+    return digest.hexdigest()
 
 
 class FileWriter:
-    """Writes a file of demonstrations; it is no such file until `finish` has sealed it."""
+    """Writes a demonstrations file episode by episode; `finish` completes and seals it."""
 
     def __init__(
         self,
         path: Path,
-        config: AbacusConfig,
-        facts: dict[str, Any],
+        recipe: Recipe,
         compression: int = DEFAULT_COMPRESSION,
         pool: Executor | None = None,
     ) -> None:
-        self._path = path
-        self._digest = ContentDigest(facts)
-        self._counts = {"transitions": 0, "episodes": 0, "operations": 0}
-        # Nobody else knows this file yet, and not every file system can lock one.
-        self._file = h5py.File(str(path), "w", libver=LIBVER, userblock_size=BLOCK, locking=False)
-        filters = _Filters(compression)
-        self._columns = {
-            name: _ColumnWriter(self._file, name, column, config, filters, pool)
-            for name, column in names(config)
-        }
+        config, filters = recipe.config, _Filters(compression)
+        self._path, self._recipe = path, recipe
+        self._digest = ContentDigest(recipe)
+        #: Rows written to each group.
+        self.counts = dict.fromkeys(groups(config), 0)
+        # No other process knows this file yet, and not every file system supports locks.
+        self._file = h5py.File(
+            str(path), "w", libver=_LIBVER, userblock_size=USER_BLOCK, locking=False
+        )
+        self._writers = [
+            (group, column, _ColumnWriter(self._file, group, column, config, filters, pool))
+            for group, column in every_column(config)
+        ]
         for name, table in tables(config).items():
             dataset = self._file.create_dataset(
                 name, data=table.values, chunks=table.values.shape, **filters.of(table.values.dtype)
             )
             dataset.attrs[SCALE] = table.scale
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return dict(self._counts)
-
-    def append(self, recording: Recording) -> None:
-        """Adds episodes behind those that are there."""
-        moved = recording.moved(**self._counts)
-        for path, writer in self._columns.items():
-            group, _, name = path.partition("/")
-            rows = moved.group(group)[name]
-            self._digest.add(path, rows)
+    def append(self, columns: Groups) -> None:
+        """Append episodes, whose row indices are offset by the rows that were written before."""
+        for group, column, writer in self._writers:
+            rows = columns[group][column.name]
+            if column.index_of is not None:
+                rows = rows + self.counts[column.index_of]
+            self._digest.update(f"{group}/{column.name}", rows)
             writer.append(rows)
-        for name, count in recording.counts.items():
-            self._counts[name] += count
+        for group in self.counts:
+            self.counts[group] += len(next(iter(columns[group].values())))
 
-    def finish(self, attributes: Mapping[str, Any]) -> str:
-        """Writes what is left, attributes and seal; returns the digest of the content."""
-        for writer in self._columns.values():
+    def finish(self, command: Sequence[str] = ()) -> str:
+        """Write pending rows, attributes and seal; return the digest of the content."""
+        for _, _, writer in self._writers:
             writer.finish()
         digest = self._digest.hexdigest()
-        described = {**attributes, "counts": self._counts, "digest": {"sha256": digest}}
-        for name, value in described.items():
-            self._file.attrs[name] = value if isinstance(value, int) else _json(value)
+        attributes = initial_attributes(self._recipe, command)
+        attributes |= {"counts": self.counts, "digest": {"sha256": digest}}
+        for name, value in attributes.items():
+            # Texts of fixed length: their size is known before they are read.
+            self._file.attrs[name] = (
+                value if isinstance(value, int) else np.bytes_(json.dumps(value).encode("ascii"))
+            )
         self._file.close()
         write_seal(self._path)
         return digest
@@ -160,34 +185,27 @@ class FileWriter:
     def __enter__(self) -> FileWriter:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Closes the file, however it is; a full disk makes that fail as well."""
+    def __exit__(self, *_: object) -> None:
+        """Close the file, complete or not; on a full disk even that fails."""
         with suppress(OSError, RuntimeError):
             self._file.close()
 
 
-def _json(value: Any) -> np.bytes_:
-    # Of fixed length: the size of such a text is known before it is read.
-    return np.bytes_(json.dumps(value).encode("ascii"))
-
-
 class _Filters:
-    """Shuffle and deflate, by HDF5 and by hand."""
+    """HDF5's shuffle and deflate, as settings of a dataset and applied to chunks here."""
 
     def __init__(self, level: int) -> None:
-        if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= 9:
-            raise ValueError(f"compression={level!r} is not allowed: give an integer from 0 to 9")
-        self._level = level
+        self._level = check_integer("compression", level, 0, 9)
 
     def of(self, dtype: np.dtype[np.generic]) -> dict[str, Any]:
-        """What `create_dataset` is told."""
+        """Return the settings for `create_dataset`."""
         if self._level == 0:
             return {}
         shuffle = dtype.itemsize > 1
         return {"compression": "gzip", "compression_opts": self._level, "shuffle": shuffle}
 
     def apply(self, rows: Array) -> bytes:
-        """The bytes of a chunk as the filters make them."""
+        """Return the bytes of a chunk as HDF5 stores them."""
         if self._level == 0:
             return rows.tobytes()
         if rows.dtype.itemsize > 1:
@@ -196,10 +214,12 @@ class _Filters:
 
 
 class _ColumnWriter:
+    """Collects the rows of a column into chunks, which the pool compresses."""
+
     def __init__(
         self,
         file: h5py.File,
-        name: str,
+        group: str,
         column: Column,
         config: AbacusConfig,
         filters: _Filters,
@@ -207,19 +227,18 @@ class _ColumnWriter:
     ) -> None:
         row_shape = column.row_shape(config)
         row_bytes = int(np.prod(row_shape)) * column.dtype.itemsize
-        rows = min(CHUNK_ROWS[name.partition("/")[0]], CHUNK_BYTES // row_bytes)
-        self._chunk = (max(rows, 1), *row_shape)
-        self._dataset = file.create_dataset(
-            name,
+        self._chunk = (max(min(_CHUNK_ROWS[group], _CHUNK_BYTES // row_bytes), 1), *row_shape)
+        dataset = file.create_dataset(
+            f"{group}/{column.name}",
             shape=(0, *row_shape),
             maxshape=(None, *row_shape),
             chunks=self._chunk,
             dtype=column.dtype,
             **filters.of(column.dtype),
         )
-        # Without types: the published stubs do not know the low-level interface.
-        self._low: Any = self._dataset.id
-        self._filters, self._pool = filters, pool
+        # Untyped: the published stubs do not cover the low-level interface.
+        self._dataset: Any = dataset.id
+        self._dtype, self._filters, self._pool = column.dtype, filters, pool
         self._rest: list[Array] = []
         self._rest_rows = 0
         self._rows = 0
@@ -237,17 +256,18 @@ class _ColumnWriter:
         self._rest, self._rest_rows = [rest[whole:]], len(rest) - whole
 
     def finish(self) -> None:
+        """Write the last, padded chunk and set the final number of rows."""
         rest = np.concatenate(self._rest)
         rows = self._rows + len(rest)
         if len(rest):
-            padded = np.zeros(self._chunk, self._dataset.dtype)
+            padded = np.zeros(self._chunk, self._dtype)
             padded[: len(rest)] = rest
             self._submit(padded)
         self._write_pending(0)
-        self._extend(rows)
+        self._set_rows(rows)
 
     def _submit(self, chunk: Array) -> None:
-        self._write_pending(_PENDING)
+        self._write_pending(_MAX_PENDING)
         if self._pool is None:
             packed: Future[bytes] = Future()
             packed.set_result(self._filters.apply(chunk))
@@ -257,12 +277,11 @@ class _ColumnWriter:
         self._rows += len(chunk)
 
     def _write_pending(self, allowed: int) -> None:
-        """Hands over what is packed, and waits until no more than so many chunks are not."""
+        """Write finished chunks; block until at most `allowed` are pending."""
         while self._pending and (len(self._pending) > allowed or self._pending[0][1].done()):
             row, packed = self._pending.popleft()
-            self._extend(row + self._chunk[0])
-            offset = (row, *(0 for _ in self._chunk[1:]))
-            self._low.write_direct_chunk(offset, packed.result())
+            self._set_rows(row + self._chunk[0])
+            self._dataset.write_direct_chunk((row, *(0 for _ in self._chunk[1:])), packed.result())
 
-    def _extend(self, rows: int) -> None:
-        self._low.set_extent((rows, *self._chunk[1:]))
+    def _set_rows(self, rows: int) -> None:
+        self._dataset.set_extent((rows, *self._chunk[1:]))

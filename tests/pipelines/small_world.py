@@ -6,7 +6,7 @@ from abacus.rules import AbacusConfig
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
-from pipelines.learning.cloning_data import CloningSet, distinct
+from pipelines.learning.cloning_data import CloningSet
 
 FRAMES = 2
 WORLD = AbacusConfig(
@@ -15,13 +15,13 @@ WORLD = AbacusConfig(
 
 
 def small_demonstrations(operations: int = 400) -> Demonstrations:
-    """Recorded in memory."""
+    """Record demonstrations in memory."""
     recipe = Recipe(config=WORLD, operations=operations)
-    return Demonstrations(Recorder(recipe).record(0, -(-operations // 10)), recipe).first(
-        operations
-    )
+    return Recorder(recipe).record(0, -(-operations // 10)).first(operations)
 
 
 def small_sets(operations: int = 400) -> tuple[CloningSet, CloningSet]:
-    demonstrations = small_demonstrations(operations)
-    return distinct(demonstrations.train, FRAMES), distinct(demonstrations.validation, FRAMES)
+    """Return the training and the held-out set."""
+    recorded = small_demonstrations(operations)
+    train = CloningSet.from_demonstrations(recorded.train, FRAMES)
+    return train, CloningSet.from_demonstrations(recorded.validation, FRAMES)

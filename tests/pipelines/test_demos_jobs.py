@@ -93,8 +93,8 @@ def test_every_argument_reaches_the_file(tmp_path: Path) -> None:
     assert (config.reward, config.frames) == (("step", "submit"), 2)
     assert (recipe.variant, recipe.epsilon, recipe.seed) == ("printed", 0.25, 11)
     assert inspect(path, "--verify") == 0
-    assert demonstrations.about is not None
-    command = demonstrations.about.attributes["command"]
+    assert demonstrations.metadata is not None
+    command = demonstrations.metadata.attributes["command"]
     assert command[:3] == ["python", "-m", "pipelines.generate_demos"]
     # What the file says of itself is enough to record it again.
     again = tmp_path / "again.h5"

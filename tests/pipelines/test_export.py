@@ -16,7 +16,8 @@ from imitation.data import rollout, serialize
 from imitation.util import logger as imitation_logger
 
 from abacus.env import AbacusEnv
-from oracle.demos import Demonstrations, Recipe, record
+from oracle.demos import Demonstrations, Recipe, record_demonstrations
+from oracle.demos.learners import trajectories
 from pipelines import export
 from pipelines.export import flat_rows
 from pipelines.job.command_line import run
@@ -28,7 +29,7 @@ h5py: Any = typed_h5py
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("demonstrations") / "some.h5"
-    record(Recipe(operations=150, epsilon=0.1), path)
+    record_demonstrations(Recipe(operations=150, epsilon=0.1), path)
     return path
 
 
@@ -51,7 +52,7 @@ def test_minari_loads_and_iterates_it(
     dataset = minari.load_dataset("some-v0")
     assert dataset.total_episodes == demonstrations.counts["episodes"]
     assert dataset.total_steps == len(demonstrations)
-    wanted = demonstrations.trajectories(frames=2, level="no_of", actions="taken")
+    wanted = trajectories(demonstrations, frames=2, level="no_of", actions="taken")
     columns = demonstrations.transitions
     start = 0
     for episode, trajectory in zip(dataset.iterate_episodes(), wanted, strict=True):
@@ -90,7 +91,7 @@ def test_imitation_loads_it_and_trains_on_it(
     assert exported(path, "--to", "imitation", "--output", folder) == 0
     loaded = serialize.load_with_rewards(folder)
     assert len(loaded) == demonstrations.counts["episodes"]
-    for trajectory, wanted in zip(loaded, demonstrations.trajectories(), strict=True):
+    for trajectory, wanted in zip(loaded, trajectories(demonstrations), strict=True):
         flat = flat_rows(wanted.obs.unwrap(), demonstrations.config)  # type: ignore[union-attr]
         assert np.array_equal(trajectory.obs, flat)  # type: ignore[arg-type]
         assert np.array_equal(trajectory.acts, wanted.acts)
@@ -128,7 +129,7 @@ def test_d4rl_has_flat_arrays_with_true_next_observations(
     assert np.array_equal(experts, demonstrations.transitions["action"])
     assert np.array_equal(arrays["rewards"], demonstrations.rewards("answer_only"))
     start = 0
-    for trajectory in demonstrations.trajectories():
+    for trajectory in trajectories(demonstrations):
         flat = flat_rows(trajectory.obs.unwrap(), demonstrations.config)  # type: ignore[union-attr]
         rows = slice(start, start + len(trajectory))
         assert np.array_equal(arrays["observations"][rows], flat[:-1])

@@ -16,7 +16,7 @@ from typing import Any
 import h5py as typed_h5py
 import numpy as np
 
-from oracle.demos.writer import BLOCK, write_seal
+from oracle.demos.writer import USER_BLOCK, write_seal
 
 # Without types: the published stubs know neither links nor virtual datasets.
 h5py: Any = typed_h5py
@@ -62,17 +62,17 @@ def something_else(path: Path, rng: Rng) -> None:
 
 
 def without_the_block(path: Path, rng: Rng) -> None:
-    path.write_bytes(path.read_bytes()[BLOCK:])
+    path.write_bytes(path.read_bytes()[USER_BLOCK:])
 
 
 def forged(damage: Damage) -> Damage:
     """The same damage to the HDF5 part, under a seal that holds."""
 
     def spoil(path: Path, rng: Rng) -> None:
-        head = path.read_bytes()[:BLOCK]
+        head = path.read_bytes()[:USER_BLOCK]
         damage(path, rng)
         data = path.read_bytes()
-        path.write_bytes(head + data[BLOCK:])
+        path.write_bytes(head + data[USER_BLOCK:])
         write_seal(path)
 
     spoil.__name__ = f"forged_{damage.__name__}"
@@ -82,7 +82,7 @@ def forged(damage: Damage) -> Damage:
 def flipped_metadata(path: Path, rng: Rng) -> None:
     """Where the library keeps its own structures: the first kilobytes after the block."""
     data = bytearray(path.read_bytes())
-    for place in BLOCK + rng.integers(12_000, size=rng.integers(1, 6)):
+    for place in USER_BLOCK + rng.integers(12_000, size=rng.integers(1, 6)):
         data[place] ^= int(rng.integers(1, 256))
     path.write_bytes(data)
 

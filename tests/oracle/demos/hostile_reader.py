@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from oracle.demos import Demonstrations, DemonstrationsError
-from oracle.demos.columns import digest_of
-from oracle.demos.recipe import facts
 
 SECONDS = 20.0
 #: Memory that the reader may take beyond what it needs to be there at all.
@@ -49,8 +47,7 @@ def answer(path: Path, digest: str) -> Answer:
         return Answer("refused" if "\n" not in text and len(text) < 500 else "wordy", text)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
         return Answer("raised", repr(error))
-    recipe = demonstrations.recipe
-    found = digest_of(demonstrations.recording, facts(recipe), recipe.config)
+    found = demonstrations.content_digest()
     return Answer("read" if found == digest else "misread", found)
 
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from oracle.demos import Demonstrations, Recipe, record
+from oracle.demos import Demonstrations, Recipe, record_demonstrations
 from oracle.demos.shards import warm_up
 
 
@@ -29,7 +29,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             recipe = Recipe.from_dict(order.pop("recipe"))
-            report = record(recipe, **order)
+            report = record_demonstrations(recipe, **order)
             Demonstrations.open(report.path)
             os._exit(0)
         if kill_after is not None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracle.demos import Demonstrations, Recipe, record
+from oracle.demos import Demonstrations, Recipe, record_demonstrations
 from oracle.demos.writer import FileWriter
 from tests.oracle.demos.killable import finished_shards
 
@@ -73,7 +73,7 @@ def warm() -> Iterator[Warm]:
 def test_killed_at_random_points_it_ends_with_the_digest_of_an_undisturbed_run(
     warm: Warm, tmp_path: Path
 ) -> None:
-    undisturbed = record(RECIPE, tmp_path / "undisturbed.h5")
+    undisturbed = record_demonstrations(RECIPE, tmp_path / "undisturbed.h5")
     path, rng = tmp_path / "some.h5", np.random.default_rng(0)
     started = time.perf_counter()
     assert warm.record(path) == 0
@@ -113,11 +113,16 @@ def interrupted(path: Path, after: int, error: BaseException) -> None:
             raise error
 
     with pytest.raises(type(error)):
-        record(RECIPE, path, workers=1, operations_per_shard=PER_SHARD, progress=stop)
+        record_demonstrations(
+            RECIPE, path, workers=1, operations_per_shard=PER_SHARD, progress=stop
+        )
 
 
 def test_a_second_run_goes_on_from_the_finished_shards(tmp_path: Path) -> None:
-    path, digest = tmp_path / "some.h5", record(RECIPE, tmp_path / "undisturbed.h5").digest
+    path, digest = (
+        tmp_path / "some.h5",
+        record_demonstrations(RECIPE, tmp_path / "undisturbed.h5").digest,
+    )
     interrupted(path, 4, KeyboardInterrupt())
     assert not path.exists()
     folder = path.with_name("some.h5.shards")
@@ -126,20 +131,23 @@ def test_a_second_run_goes_on_from_the_finished_shards(tmp_path: Path) -> None:
     assert not list(folder.glob("*.unfinished"))
     # A shard is a file of demonstrations like any other.
     assert Demonstrations.open(kept[1]).counts["operations"] == PER_SHARD
-    report = record(RECIPE, path, operations_per_shard=PER_SHARD)
+    report = record_demonstrations(RECIPE, path, operations_per_shard=PER_SHARD)
     assert report.resumed_shards == len(kept)
     assert report.digest == digest
     assert not folder.exists()
 
 
 def test_damaged_and_foreign_shards_are_recorded_anew(tmp_path: Path) -> None:
-    path, digest = tmp_path / "some.h5", record(RECIPE, tmp_path / "undisturbed.h5").digest
+    path, digest = (
+        tmp_path / "some.h5",
+        record_demonstrations(RECIPE, tmp_path / "undisturbed.h5").digest,
+    )
     interrupted(path, 4, KeyboardInterrupt())
     first, second, third, *rest = sorted(path.with_name("some.h5.shards").glob("*.h5"))
     first.write_bytes(first.read_bytes()[:-100])
     shutil.copy(third, second)
     (first.parent / "0123456789abcdef-5-000000.h5").write_bytes(b"somebody else's")
-    report = record(RECIPE, path, operations_per_shard=PER_SHARD)
+    report = record_demonstrations(RECIPE, path, operations_per_shard=PER_SHARD)
     assert report.resumed_shards == 1 + len(rest)
     assert report.digest == digest
 
@@ -148,9 +156,9 @@ def test_other_arguments_do_not_go_on_from_these_shards(tmp_path: Path) -> None:
     path = tmp_path / "some.h5"
     interrupted(path, 2, KeyboardInterrupt())
     other = Recipe(operations=1000, epsilon=0.05, seed=6)
-    report = record(other, path, operations_per_shard=PER_SHARD)
+    report = record_demonstrations(other, path, operations_per_shard=PER_SHARD)
     assert report.resumed_shards == 0
-    assert report.digest == record(other, tmp_path / "undisturbed.h5").digest
+    assert report.digest == record_demonstrations(other, tmp_path / "undisturbed.h5").digest
 
 
 @pytest.mark.parametrize("shards", [0, 1, 3])
@@ -170,22 +178,24 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
 
     monkeypatch.setattr(FileWriter, "append", fail)
     path = tmp_path / "some.h5"
-    with pytest.raises(OSError, match="no room left on the disk"):
-        record(RECIPE, path, workers=1, operations_per_shard=PER_SHARD)
+    with pytest.raises(OSError, match="no space left on the disk"):
+        record_demonstrations(RECIPE, path, workers=1, operations_per_shard=PER_SHARD)
     assert not path.exists()
     left = {entry.name for entry in tmp_path.rglob("*") if entry.is_file()}
     assert len(left) == (shards + 1 if shards else 0)
     assert not [name for name in left if "unfinished" in name]
     monkeypatch.undo()
-    assert record(RECIPE, path, operations_per_shard=PER_SHARD).resumed_shards == shards
+    assert (
+        record_demonstrations(RECIPE, path, operations_per_shard=PER_SHARD).resumed_shards == shards
+    )
 
 
 LIMITED = """
 import resource, sys
-from oracle.demos import Recipe, record
+from oracle.demos import Recipe, record_demonstrations
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
 try:
-    record(Recipe(operations=3000), sys.argv[1], operations_per_shard=1000)
+    record_demonstrations(Recipe(operations=3000), sys.argv[1], operations_per_shard=1000)
 except OSError as error:
     print(error.strerror)
 """
@@ -202,7 +212,7 @@ def test_a_write_that_the_system_refuses_is_one_line(bytes_allowed: int, tmp_pat
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("no room left on the disk")
+    assert done.stdout.startswith("no space left on the disk")
     assert not done.stderr
     assert not [entry for entry in tmp_path.rglob("*") if "unfinished" in entry.name]
     assert not (tmp_path / "some.h5").exists()
@@ -212,7 +222,7 @@ def test_a_write_that_the_system_refuses_is_one_line(bytes_allowed: int, tmp_pat
 def test_a_folder_that_may_not_be_written_to_is_one_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError):
-        record(RECIPE, tmp_path / "some.h5")
+        record_demonstrations(RECIPE, tmp_path / "some.h5")
     tmp_path.chmod(0o700)
     assert not list(tmp_path.iterdir())
 
@@ -226,5 +236,5 @@ def test_a_folder_on_a_read_only_disk_is_one_line(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(OSError, match="Read-only"):
-        record(RECIPE, tmp_path / "some.h5")
+        record_demonstrations(RECIPE, tmp_path / "some.h5")
     assert not list(tmp_path.iterdir())

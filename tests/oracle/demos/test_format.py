@@ -15,10 +15,10 @@ import pytest
 from abacus.observation import frame_pixels
 from abacus.reward import LEVELS, terms_of
 from abacus.rules import AbacusConfig
-from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record
+from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
 from oracle.demos.replay import first_difference
 from oracle.demos.schema import every_outcome
-from oracle.demos.writer import BLOCK, write_seal
+from oracle.demos.writer import USER_BLOCK, write_seal
 
 # Without types: the published stubs do not know the low-level interface.
 h5py: Any = typed_h5py
@@ -29,7 +29,7 @@ SAMPLE = Path(__file__).parents[3] / "datasets" / "sample.h5"
 def path(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("demonstrations") / "some.h5"
     command = ["python", "-m", "a.job", "--output", "/srv/me/secret/some.h5", "--x=/srv/me/y.h5"]
-    record(Recipe(operations=200, epsilon=0.1), path, command=command)
+    record_demonstrations(Recipe(operations=200, epsilon=0.1), path, command=command)
     return path
 
 
@@ -93,10 +93,10 @@ def test_tables_hold_exactly_what_they_stand_for() -> None:
 
 def test_the_seal_is_text_before_the_data(path: Path) -> None:
     data = path.read_bytes()
-    lines = data[:BLOCK].decode().split("\n")
+    lines = data[:USER_BLOCK].decode().split("\n")
     assert lines[0] == "virtual-abacus-demonstrations 1"
-    assert lines[1] == f"sha256 {hashlib.sha256(data[BLOCK:]).hexdigest()}"
-    assert data[BLOCK : BLOCK + 8] == b"\x89HDF\r\n\x1a\n"
+    assert lines[1] == f"sha256 {hashlib.sha256(data[USER_BLOCK:]).hexdigest()}"
+    assert data[USER_BLOCK : USER_BLOCK + 8] == b"\x89HDF\r\n\x1a\n"
     assert h5py.is_hdf5(path)
 
 
@@ -113,7 +113,7 @@ def test_a_changed_value_is_found_by_the_digest_on_request(path: Path, tmp_path:
     target = changed(path, tmp_path / "other.h5", "operations/operand", (0, 0), 4)
     demonstrations = Demonstrations.open(target)
     assert demonstrations.content_digest() != Demonstrations.open(path).content_digest()
-    with pytest.raises(DemonstrationsError, match="another content than its digest"):
+    with pytest.raises(DemonstrationsError, match="does not have the content of its digest"):
         Demonstrations.open(target, verify=True)
 
 
@@ -192,15 +192,15 @@ def test_a_replay_finds_a_change_in_any_column(path: Path, name: str, what: str)
     demonstrations = Demonstrations.open(path)
     assert first_difference(demonstrations) is None
     group, _, column = name.partition("/")
-    rows = demonstrations.recording.group(group)[column]
+    rows = demonstrations.columns[group][column]
     row = 12 if group != "transitions" else 3456
     before = int(rows[row].flat[0])
     rows[row] = {"mask": before ^ 1, "outcome": -before}.get(column, (before + 1) % 2)
-    difference = first_difference(Demonstrations(demonstrations.recording, demonstrations.recipe))
+    difference = first_difference(Demonstrations(demonstrations.columns, demonstrations.recipe))
     assert difference is not None
     if what and what != "taken":
         assert difference.what == what
-    columns = demonstrations.recording.group(group)
+    columns = demonstrations.columns[group]
     episode = {"operations": columns.get("episode", [0] * 13)[12], "episodes": 12}.get(group)
     if episode is not None:
         assert difference.episode == episode
@@ -210,9 +210,11 @@ def test_the_sample_is_sound_small_and_made_by_the_command_in_the_card(tmp_path:
     assert SAMPLE.stat().st_size < 300_000
     sample = Demonstrations.open(SAMPLE, verify=True)
     assert first_difference(sample) is None
-    assert sample.about is not None
+    assert sample.metadata is not None
     card = (SAMPLE.parent / "README.md").read_text()
-    command = " ".join(sample.about.attributes["command"])
+    command = " ".join(sample.metadata.attributes["command"])
     assert f"{command} --output datasets/sample.h5" in card
-    assert sample.about.digest in card
-    assert record(sample.recipe, tmp_path / "again.h5").digest == sample.about.digest
+    assert sample.metadata.digest in card
+    assert (
+        record_demonstrations(sample.recipe, tmp_path / "again.h5").digest == sample.metadata.digest
+    )

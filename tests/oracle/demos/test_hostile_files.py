@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record
+from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
 from tests.oracle.demos.hostile_files import (
     DAMAGES,
     Damage,
@@ -40,7 +40,7 @@ MAY_BE_READ = {
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("demonstrations") / "sound.h5"
-    record(Recipe(operations=120), path)
+    record_demonstrations(Recipe(operations=120), path)
     return path
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig, Action, End
-from oracle.demos import Demonstrations, Recipe, default_path, open_or_record, record
+from oracle.demos import Demonstrations, Recipe, default_path, open_or_record, record_demonstrations
 from oracle.demos.recipe import episode_seeds, stream_starts
 from oracle.demos.recorder import Recorder
 from oracle.demos.replay import first_difference
@@ -23,7 +23,7 @@ def config(**settings: Any) -> AbacusConfig:
 
 
 def recorded(recipe: Recipe, path: Path, **settings: Any) -> Demonstrations:
-    record(recipe, path, **settings)
+    record_demonstrations(recipe, path, **settings)
     return Demonstrations.open(path, verify=True)
 
 
@@ -110,19 +110,20 @@ def test_content_does_not_depend_on_workers_shards_or_compression(tmp_path: Path
         {"workers": 5, "operations_per_shard": 1, "compression": 9},
     ]
     digests = {
-        record(recipe, tmp_path / f"{number}.h5", **chosen).digest
+        record_demonstrations(recipe, tmp_path / f"{number}.h5", **chosen).digest
         for number, chosen in enumerate(settings)
     }
     assert len(digests) == 1
     assert (
-        record(Recipe(operations=777, epsilon=0.1, seed=4), tmp_path / "x.h5").digest not in digests
+        record_demonstrations(Recipe(operations=777, epsilon=0.1, seed=4), tmp_path / "x.h5").digest
+        not in digests
     )
 
 
 def test_a_smaller_set_is_the_beginning_of_a_larger_one(tmp_path: Path) -> None:
     large = recorded(Recipe(operations=1000), tmp_path / "large.h5")
     for operations in (1, 9, 10, 100, 333):
-        report = record(Recipe(operations=operations), tmp_path / f"{operations}.h5")
+        report = record_demonstrations(Recipe(operations=operations), tmp_path / f"{operations}.h5")
         assert large.first(operations).content_digest() == report.digest
 
 
@@ -178,19 +179,19 @@ def test_every_setting_has_a_file_name_of_its_own() -> None:
 
 def test_a_finished_file_is_left_alone_and_another_one_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "some.h5"
-    first = record(Recipe(operations=20), path)
+    first = record_demonstrations(Recipe(operations=20), path)
     stamp = path.stat().st_mtime_ns
-    again = record(Recipe(operations=20), path)
+    again = record_demonstrations(Recipe(operations=20), path)
     assert again.existed
     assert again.digest == first.digest
     assert path.stat().st_mtime_ns == stamp
     with pytest.raises(ValueError, match="holds other demonstrations"):
-        record(Recipe(operations=30), path)
+        record_demonstrations(Recipe(operations=30), path)
     path.write_text("my thesis")
-    with pytest.raises(ValueError, match="not a file of demonstrations"):
-        record(Recipe(operations=30), path)
+    with pytest.raises(ValueError, match="not a demonstrations file"):
+        record_demonstrations(Recipe(operations=30), path)
     assert path.read_text() == "my thesis"
-    assert not record(Recipe(operations=30), path, overwrite=True).existed
+    assert not record_demonstrations(Recipe(operations=30), path, overwrite=True).existed
     assert open_or_record(Recipe(operations=30), path).counts["operations"] == 30
     assert [entry.name for entry in tmp_path.iterdir()] == ["some.h5"]
 
@@ -204,13 +205,13 @@ def test_a_second_process_may_not_record_the_same_file(tmp_path: Path) -> None:
         done.wait(30)
 
     recording = threading.Thread(
-        target=record, args=(Recipe(operations=20), path), kwargs={"progress": hold}
+        target=record_demonstrations, args=(Recipe(operations=20), path), kwargs={"progress": hold}
     )
     recording.start()
     try:
         assert inside.wait(30)
         with pytest.raises(ValueError, match="in use"):
-            record(Recipe(operations=20), path)
+            record_demonstrations(Recipe(operations=20), path)
     finally:
         done.set()
         recording.join()
@@ -248,5 +249,5 @@ def test_impossible_recipes_are_refused(settings: dict[str, Any], message: str) 
 )
 def test_impossible_settings_leave_nothing_behind(settings: dict[str, int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
-        record(Recipe(operations=20), tmp_path / "some.h5", **settings)  # type: ignore[arg-type]
+        record_demonstrations(Recipe(operations=20), tmp_path / "some.h5", **settings)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
