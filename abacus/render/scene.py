@@ -1,121 +1,27 @@
-"""The few shapes that pictures are made of, and how wide a text is.
+"""The picture of an abacus: its sizes, its colours, and a scene for every view.
 
-Two backends draw them, `render_raster` and `render_svg`; whatever both can draw alike is here,
-and nothing else. Colours are `#rrggbb` and opaque, so that no backend has to blend.
+Sprites are cached by what they show, so that consecutive frames of a film share them.
 """
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
-from PIL import ImageFont
-
-from abacus.render.text import base_numeral, decimal_numeral
-from abacus.render.view import AbacusView, ColumnRange, visible_columns
+from abacus.render.shapes import Box, Polygon, Scene, Shape, Sprite, Text, fitted, mixed, text_width
+from abacus.render.view import (
+    AbacusView,
+    ColumnRange,
+    base_numeral,
+    decimal_numeral,
+    visible_columns,
+)
 from abacus.rules import ENCODING_PERIOD
-
-Anchor = Literal["start", "middle", "end"]
-
-
-@dataclass(frozen=True)
-class Box:
-    """A rectangle with round corners; with a radius of half its side, a circle or a pill.
-
-    The outline is drawn inside. `fill=None` leaves the inside free.
-    """
-
-    x: float
-    y: float
-    width: float
-    height: float
-    fill: str | None
-    radius: float = 0
-    outline: str | None = None
-    stroke: float = 0
-
-
-@dataclass(frozen=True)
-class Polygon:
-    points: tuple[tuple[float, float], ...]
-    fill: str
-
-
-@dataclass(frozen=True)
-class Text:
-    """One line of text with its baseline at `y`; `weight` thickens the letters, in pixels."""
-
-    x: float
-    y: float
-    text: str
-    size: int
-    fill: str
-    anchor: Anchor = "start"
-    weight: float = 0
-
-
-Shape = Box | Polygon | Text
-
-
-@dataclass(frozen=True)
-class Sprite:
-    """Shapes within a rectangle: the unit that is drawn once and placed often."""
-
-    width: int
-    height: int
-    shapes: tuple[Shape, ...]
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Sprites with the places of their top left corners, from back to front."""
-
-    width: int
-    height: int
-    background: str
-    sprites: tuple[tuple[int, int, Sprite], ...]
-
-
-@lru_cache(maxsize=64)
-def font(size: int) -> ImageFont.FreeTypeFont:
-    """Pillow's own font, so that pictures need no file and look the same everywhere."""
-    loaded = ImageFont.load_default(size)
-    if not isinstance(loaded, ImageFont.FreeTypeFont):
-        raise RuntimeError("this Pillow has no FreeType, which pictures need: install one with it")
-    return loaded
-
-
-def text_width(text: str, size: int) -> float:
-    # Measured large, because small sizes are rounded to whole pixels letter by letter.
-    return font(8 * size).getlength(text) / 8
-
-
-@lru_cache(maxsize=64)
-def fitted(text: str, size: int, room: float) -> str:
-    """The text, with its end left out where it is wider than `room`."""
-    # A character is wider than a tenth of its size: of a text of any length, this much counts.
-    most = int(10 * room / size)
-    if len(text) <= most and text_width(text, size) <= room:
-        return text
-    kept = bisect.bisect_right(
-        range(most), room, key=lambda length: text_width(f"{text[:length]}…", size)
-    )
-    return f"{text[: max(0, kept - 1)]}…"
-
-
-def mixed(colour: str, other: str, share: float) -> str:
-    """The colour with a share of another, from 0 (none) to 1 (only the other)."""
-    pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(other[1:]), strict=True)
-    return "#" + bytes(round(a + (b - a) * share) for a, b in pairs).hex()
-
 
 Placed = tuple[int, int, Sprite]
 
-#: Columns shown by default: a slide is as wide.
+#: Columns shown by default.
 PICTURE_COLUMNS = 14
 
 BACKGROUND, CARD, INK, FAINT = "#f5f2ec", "#ffffff", "#27303a", "#6d747c"
@@ -123,98 +29,75 @@ WOOD, WOOD_LIGHT, WOOD_DARK, INLAY = "#8c5a35", "#a87349", "#6b4226", "#f1e3c8"
 PANEL, PANEL_LIT, WINDOW = "#ddd3c4", "#fffdf6", "#f0ae1e"
 ROD, BEAD = "#a08a5c", "#dd7230"
 FINGER, SIGNPOST = "#1860d6", "#cf2f48"
-#: Adding and subtracting.
+#: Colours of adding and subtracting.
 OPERATIONS = ("#1f7a55", "#8a3a83")
-#: How much of the panel's colour is mixed into what lies outside the window.
+#: Share of the panel's colour that is mixed into columns outside the window.
 DIMMING = 0.45
 
 CELL, ROW = 64, 46
 POST, BEAM, SILL, PANEL_EDGE = 38, 30, 18, 8
 MARGIN, TILE, FLAG, LABELS, READOUT = 28, 96, 62, 66, 84
 MIN_WIDTH = 720
-#: Room for the longest meaning of a symbol, right of its tile.
+#: Width of the meaning of a symbol, right of its tile.
 MEANING = 240
 SHADOW, STRIPE = 5, 5
-#: The window includes the beam, whose inlays and signpost the agent sees; its outline starts here.
+#: Upper edge of the window, which includes the beam with the encoding and the signpost.
 WINDOW_TOP = 2
 #: Baselines of the digits and of the column numbers, below the frame.
 DIGIT_LINE, COLUMN_LINE = 33, 60
-#: Distance from a line's middle to the baseline of capitals and digits, per size.
+#: Distance from the middle of capitals and digits to their baseline, as a share of the size.
 CAPITAL = 0.355
 
 
-@dataclass(frozen=True)
 class Layout:
-    """Where things are; it depends on the columns shown and the base alone.
+    """Positions, which depend only on the base and the number of columns shown.
 
-    Left and right of the frame there is a slot as wide as a column: for the padding that the
-    window shows at column 0, and for the marks of what is hidden on either side.
+    Left and right of the frame there is a slot as wide as a column, for the padding that the window
+    shows at column 0 and for the marks of hidden columns.
     """
 
-    shown: int
-    base: int
-
-    @property
-    def width(self) -> int:
-        return max(MIN_WIDTH, self.frame_width + 2 * (CELL + MARGIN))
-
-    @property
-    def height(self) -> int:
-        return self.readout_top + READOUT + MARGIN
-
-    @property
-    def frame_width(self) -> int:
-        return self.shown * CELL + 2 * POST
-
-    @property
-    def frame_left(self) -> int:
-        return (self.width - self.frame_width) // 2
-
-    @property
-    def frame_top(self) -> int:
-        return MARGIN + TILE + FLAG
-
-    @property
-    def frame_bottom(self) -> int:
-        return self.panel_top + self.panel_height + SILL
-
-    @property
-    def panel_top(self) -> int:
-        return self.frame_top + BEAM
-
-    @property
-    def panel_height(self) -> int:
-        return self.base * ROW + 2 * PANEL_EDGE
-
-    @property
-    def readout_top(self) -> int:
-        return self.frame_bottom + LABELS + 10
+    def __init__(self, shown: int, base: int) -> None:
+        self.shown = shown
+        self.frame_width = shown * CELL + 2 * POST
+        self.panel_height = base * ROW + 2 * PANEL_EDGE
+        self.width = max(MIN_WIDTH, self.frame_width + 2 * (CELL + MARGIN))
+        self.frame_left = (self.width - self.frame_width) // 2
+        self.frame_top = MARGIN + TILE + FLAG
+        self.panel_top = self.frame_top + BEAM
+        self.frame_bottom = self.panel_top + self.panel_height + SILL
+        self.readout_top = self.frame_bottom + LABELS + 10
+        self.height = self.readout_top + READOUT + MARGIN
 
     def slot_left(self, slot: int) -> int:
-        """The left edge of a column shown; slots -1 and `shown` are outside the frame."""
+        """Return the left edge of a column shown; slots -1 and `shown` are outside the frame."""
         if slot < 0:
             return self.frame_left - CELL
         return self.frame_left + POST + slot * CELL + (POST if slot == self.shown else 0)
 
     def row_top(self, row: int) -> int:
+        """Return the upper edge of a row."""
         return self.panel_top + PANEL_EDGE + row * ROW
 
 
 def scene_of(view: AbacusView, max_columns: int = PICTURE_COLUMNS) -> Scene:
-    """The picture of a view, of at most `max_columns` columns."""
+    """Return the picture of a view, with at most `max_columns` columns."""
     shown = visible_columns(view, max_columns)
     layout = Layout(len(shown), view.base)
+    finger_left = layout.slot_left(view.finger_column - shown.first)
     sprites = [
-        (layout.frame_left, layout.frame_top, _frame(layout)),
+        (layout.frame_left, layout.frame_top, _frame(layout.frame_width, layout.panel_height)),
         (layout.frame_left - CELL, layout.frame_bottom, _label_names()),
         *_header(view, layout),
         *_window_light(view, shown, layout),
         *_columns(view, shown, layout),
-        *_row_numbers(view, layout),
-        *_window_outline(view, shown, layout),
-        *_finger(view, shown, layout),
+        *(
+            (layout.frame_left, layout.row_top(row), _row_number(row, row == view.finger_row))
+            for row in range(view.base)
+        ),
+        _window_outline(view, shown, layout),
+        (finger_left, layout.row_top(view.finger_row), _ring()),
         *_hidden_marks(shown, layout),
-        *_signpost(view, shown, layout),
+        _signpost(view, shown, layout),
         *_readouts(view, layout),
     ]
     return Scene(layout.width, layout.height, BACKGROUND, tuple(sprites))
@@ -224,28 +107,24 @@ def _baseline(middle: float, size: int) -> float:
     return middle + CAPITAL * size
 
 
-# --- the frame and its columns ---------------------------------------------------------------
-
-
 @lru_cache(maxsize=64)
-def _frame(layout: Layout) -> Sprite:
-    """The wooden frame, with a light edge above and a dark one below, and the panel inside."""
-    width, height = layout.frame_width, layout.frame_bottom - layout.frame_top
-    inside = width - 2 * POST
+def _frame(width: int, panel_height: int) -> Sprite:
+    """Return the wooden frame, light above and dark below, with the panel inside."""
+    height, inside = BEAM + panel_height + SILL, width - 2 * POST
     shapes = (
         Box(0, SHADOW, width, height, mixed(BACKGROUND, INK, 0.16), 16),
         Box(0, 0, width, height, WOOD_DARK, 16),
         Box(0, 0, width, height - 4, WOOD_LIGHT, 16),
         Box(0, 3, width, height - 7, WOOD, 14),
-        Box(POST - 3, BEAM - 3, inside + 6, layout.panel_height + 6, WOOD_DARK, 5),
-        Box(POST, BEAM, inside, layout.panel_height, PANEL, 3),
+        Box(POST - 3, BEAM - 3, inside + 6, panel_height + 6, WOOD_DARK, 5),
+        Box(POST, BEAM, inside, panel_height, PANEL, 3),
     )
     return Sprite(width, height + SHADOW, shapes)
 
 
 @lru_cache(maxsize=1)
 def _label_names() -> Sprite:
-    """What the two lines under the columns are."""
+    """Return the names of the two lines under the columns."""
     right, size = CELL + POST - 10, 17
     shapes = (
         Text(right, DIGIT_LINE, "digit", size, FAINT, "end"),
@@ -265,7 +144,7 @@ def _columns(view: AbacusView, shown: ColumnRange, layout: Layout) -> Iterator[P
 
 @lru_cache(maxsize=1024)
 def _column(base: int, digit: int, place: int, lit: bool) -> Sprite:
-    """A rod with its beads, and inlays on the beam above it that count its place in three."""
+    """Return a rod with its beads and, on the beam, one to three inlays: the encoding."""
 
     def shade(colour: str, ground: str = PANEL) -> str:
         return colour if lit else mixed(colour, ground, DIMMING)
@@ -287,7 +166,7 @@ def _column(base: int, digit: int, place: int, lit: bool) -> Sprite:
 
 
 def _bead(top: int, colour: str, light: str) -> list[Shape]:
-    """A bead in its row: a pill with a dark lower edge and a soft light on its upper side."""
+    """Return a bead: a pill with a dark lower edge and a highlight on its upper side."""
     x, y, width, height = 5, top + 3, CELL - 10, ROW - 6
     return [
         Box(x, y, width, height, mixed(colour, "#000000", 0.28), height / 2),
@@ -298,12 +177,12 @@ def _bead(top: int, colour: str, light: str) -> list[Shape]:
 
 @lru_cache(maxsize=1024)
 def _column_label(column: int, digit: int, lit: bool, finger: bool) -> Sprite:
-    """Under a column: its digit, and its number."""
+    """Return the digit and the number under a column."""
     middle = CELL / 2
     shapes: list[Shape] = [
         Text(middle, DIGIT_LINE, str(digit), 26, INK if lit else FAINT, "middle", 0.5),
     ]
-    # Six digits, which only the widest abaci have, must leave room between columns.
+    # Numbers of six digits must leave room between columns.
     size = 17 if column < 100_000 else 14
     if finger:
         room = min(CELL, text_width(str(column), size) + 16)
@@ -313,15 +192,9 @@ def _column_label(column: int, digit: int, lit: bool, finger: bool) -> Sprite:
     return Sprite(CELL, LABELS, tuple(shapes))
 
 
-def _row_numbers(view: AbacusView, layout: Layout) -> Iterator[Placed]:
-    for row in range(view.base):
-        sprite = _row_number(row, row == view.finger_row)
-        yield layout.frame_left, layout.row_top(row), sprite
-
-
 @lru_cache(maxsize=32)
 def _row_number(row: int, finger: bool) -> Sprite:
-    """A row's number on the left post: where the gap is, it is the column's digit."""
+    """Return a row's number on the left post, marked if the finger is there."""
     middle = (POST - 3) / 2
     number = Text(middle, _baseline(ROW / 2, 20), str(row), 20, INLAY, "middle", 0.4)
     if not finger:
@@ -332,68 +205,45 @@ def _row_number(row: int, finger: bool) -> Sprite:
     return Sprite(POST, ROW, (pointer, pill, white))
 
 
-# --- what moves: window, finger, signpost ----------------------------------------------------
-
-
-def _window_span(view: AbacusView, shown: ColumnRange, layout: Layout) -> tuple[int, int]:
-    """The left and right edges of the window, which may start in the padding's slot."""
-    slot = view.finger_column - shown.first
-    return layout.slot_left(slot - 1), layout.slot_left(slot) + CELL
-
-
 def _window_light(view: AbacusView, shown: ColumnRange, layout: Layout) -> Iterator[Placed]:
+    """Yield the background of the window's two slots; left of column 0 it is padding."""
     for slot in (view.finger_column - shown.first - 1, view.finger_column - shown.first):
-        x, top, height = layout.slot_left(slot), layout.panel_top, layout.panel_height
+        x, height = layout.slot_left(slot), layout.panel_height
         if slot < 0:
             yield x, layout.frame_top + WINDOW_TOP, _padding(height + BEAM - WINDOW_TOP)
         else:
-            yield x, top, _light(height)
-
-
-@lru_cache(maxsize=16)
-def _light(height: int) -> Sprite:
-    return Sprite(CELL, height, (Box(0, 0, CELL, height, PANEL_LIT),))
+            yield x, layout.panel_top, Sprite(CELL, height, (Box(0, 0, CELL, height, PANEL_LIT),))
 
 
 @lru_cache(maxsize=16)
 def _padding(height: int) -> Sprite:
-    """Left of column 0 nothing is: stripes, and a word that says so."""
+    """Return the padding left of column 0: stripes and its name."""
     stripes = [_stripe(rise, height) for rise in range(8, CELL + height - STRIPE, 16)]
     middle = height / 2
-    label = (
-        Box(4, middle - 13, CELL - 8, 26, PANEL_LIT, 6),
-        Text(CELL / 2, _baseline(middle, 15), "padding", 15, FAINT, "middle"),
-    )
-    return Sprite(CELL, height, (Box(0, 0, CELL, height, PANEL_LIT), *stripes, *label))
+    card = Box(4, middle - 13, CELL - 8, 26, PANEL_LIT, 6)
+    label = Text(CELL / 2, _baseline(middle, 15), "padding", 15, FAINT, "middle")
+    return Sprite(CELL, height, (Box(0, 0, CELL, height, PANEL_LIT), *stripes, card, label))
 
 
 def _stripe(rise: int, height: int) -> Polygon:
-    """The part of a slanted stripe, `rise` below the corner at the left, that is in the slot."""
+    """Return the part of a slanted stripe, `rise` below the left corner, within the slot."""
     left, right = max(0, rise - height + STRIPE), min(CELL, rise)
     top, bottom = rise - right, rise - left
     points = ((left, bottom), (right, top), (right, top + STRIPE), (left, bottom + STRIPE))
     return Polygon(points, "#e6dfd2")
 
 
-def _window_outline(view: AbacusView, shown: ColumnRange, layout: Layout) -> Iterator[Placed]:
-    left, right = _window_span(view, shown, layout)
-    height = layout.panel_height + BEAM - WINDOW_TOP + 4
-    yield left - 4, layout.frame_top + WINDOW_TOP, _outline(right - left + 8, height)
-
-
-@lru_cache(maxsize=16)
-def _outline(width: int, height: int) -> Sprite:
-    return Sprite(width, height, (Box(0, 0, width, height, None, 9, WINDOW, 5),))
-
-
-def _finger(view: AbacusView, shown: ColumnRange, layout: Layout) -> Iterator[Placed]:
-    x = layout.slot_left(view.finger_column - shown.first)
-    yield x, layout.row_top(view.finger_row), _ring()
+def _window_outline(view: AbacusView, shown: ColumnRange, layout: Layout) -> Placed:
+    slot = view.finger_column - shown.first
+    left, right = layout.slot_left(slot - 1), layout.slot_left(slot) + CELL
+    width, height = right - left + 8, layout.panel_height + BEAM - WINDOW_TOP + 4
+    sprite = Sprite(width, height, (Box(0, 0, width, height, None, 9, WINDOW, 5),))
+    return left - 4, layout.frame_top + WINDOW_TOP, sprite
 
 
 @lru_cache(maxsize=1)
 def _ring() -> Sprite:
-    """The finger's cell: a ring, white on both sides so that it stands out on anything."""
+    """Return the ring around the finger's cell, with white edges for contrast."""
     shapes = (
         Box(0, 0, CELL, ROW, None, ROW / 2, "#ffffff", 8),
         Box(2, 2, CELL - 4, ROW - 4, None, ROW / 2 - 2, FINGER, 5),
@@ -401,14 +251,13 @@ def _ring() -> Sprite:
     return Sprite(CELL, ROW, shapes)
 
 
-def _signpost(view: AbacusView, shown: ColumnRange, layout: Layout) -> Iterator[Placed]:
+def _signpost(view: AbacusView, shown: ColumnRange, layout: Layout) -> Placed:
     top = layout.frame_top - FLAG
     if view.signpost in shown:
-        yield layout.slot_left(view.signpost - shown.first), top, _flag()
-    elif view.signpost < shown.first:
-        yield layout.slot_left(-1), top, _hidden_flag(view.signpost, False)
-    else:
-        yield layout.slot_left(len(shown)), top, _hidden_flag(view.signpost, True)
+        return layout.slot_left(view.signpost - shown.first), top, _flag()
+    right = view.signpost >= shown.stop
+    slot = len(shown) if right else -1
+    return layout.slot_left(slot), top, _hidden_flag(view.signpost, right)
 
 
 @lru_cache(maxsize=1)
@@ -424,7 +273,7 @@ def _flag() -> Sprite:
 
 @lru_cache(maxsize=256)
 def _hidden_flag(column: int, right: bool) -> Sprite:
-    """A flag at the edge behind which the signpost's column is, and the column's number."""
+    """Return a flag for the edge that hides the signpost's column, with the column's number."""
     middle = CELL / 2
     tip, back = (CELL - 6, CELL - 16) if right else (6, 16)
     arrow = ((tip, 24), (back, 17), (back, 31))
@@ -446,16 +295,13 @@ def _hidden_marks(shown: ColumnRange, layout: Layout) -> Iterator[Placed]:
 
 @lru_cache(maxsize=256)
 def _dots(hidden: int) -> Sprite:
-    """Three dots for columns that are not shown, and how many they are."""
+    """Return three dots for hidden columns, with their number."""
     dots = [Box(CELL / 2 - 3.5 + 14 * k, 8, 7, 7, FAINT, 3.5) for k in (-1, 0, 1)]
     count = [
         Text(CELL / 2, 38, f"{hidden:,}", 15, FAINT, "middle"),
         Text(CELL / 2, 54, "more", 15, FAINT, "middle"),
     ]
     return Sprite(CELL, ROW + 16, (*dots, *count))
-
-
-# --- what is read: symbol, caption, value ----------------------------------------------------
 
 
 def _header(view: AbacusView, layout: Layout) -> Iterator[Placed]:
@@ -467,7 +313,7 @@ def _header(view: AbacusView, layout: Layout) -> Iterator[Placed]:
 
 @lru_cache(maxsize=32)
 def _symbol_tile(symbol: int, base: int) -> Sprite:
-    """The symbol, large; plus and minus are drawn, since the font's minus is a hyphen."""
+    """Return the symbol, large; plus and minus are drawn, since the font's minus is a hyphen."""
     middle = TILE / 2
     if symbol < base:
         tile = Box(0, 0, TILE, TILE, INK, 16)
@@ -492,10 +338,10 @@ def _symbol_meaning(view: AbacusView) -> Sprite:
 
 
 def _caption(view: AbacusView, room: int) -> Sprite:
-    """Step, action and expression, one under the other at the right edge."""
+    """Return step, action and expression, one under the other at the right edge."""
     step, action = view.step_text, view.action_text
     expression = fitted(view.expression or "", 20, room)
-    # No wider than its lines: it is drawn anew in every frame.
+    # No wider than its lines, since every frame draws it again.
     width = 2 + math.ceil(
         max(text_width(step, 20), text_width(action, 26), text_width(expression, 20))
     )
@@ -508,18 +354,18 @@ def _caption(view: AbacusView, room: int) -> Sprite:
 
 
 def _readouts(view: AbacusView, layout: Layout) -> Iterator[Placed]:
-    """The value on a card: in the abacus's base, and in decimal where that is another."""
+    """Yield the value on a card: in the abacus's base and, if that is not 10, in decimal."""
     width = layout.width - 2 * MARGIN
     card = Sprite(width, READOUT, (Box(0, 0, width, READOUT, CARD, 14),))
     yield MARGIN, layout.readout_top, card
-    # As many digits as fit, with a reserve: an SVG may be shown in a wider font.
+    # As many digits as fit, with a reserve, since an SVG may be shown in a wider font.
     room = width // (1 if view.base == 10 else 2) - 24
     limit = int(0.85 * room / text_width("0", 34))
     numeral = base_numeral(view.digits, limit)
     label = f"value in base {view.base}" + ("" if numeral.exact else f", {numeral.length_text}")
     yield MARGIN + 24, layout.readout_top, _readout(label, numeral.text)
     if view.base != 10:
-        # A separator to every three digits takes a fifth of the room.
+        # The separators take a fifth of the room.
         decimal = decimal_numeral(view.digits, view.base, limit * 4 // 5)
         label = "value in decimal" + ("" if decimal.exact else ", about")
         yield layout.width // 2 + 12, layout.readout_top, _readout(label, decimal.text)
@@ -527,8 +373,5 @@ def _readouts(view: AbacusView, layout: Layout) -> Iterator[Placed]:
 
 def _readout(label: str, numeral: str) -> Sprite:
     width = 2 + math.ceil(max(text_width(label, 17), text_width(numeral, 34)))
-    shapes = (
-        Text(0, 29, label, 17, FAINT),
-        Text(0, 66, numeral, 34, INK, "start", 0.5),
-    )
+    shapes = (Text(0, 29, label, 17, FAINT), Text(0, 66, numeral, 34, INK, "start", 0.5))
     return Sprite(width, READOUT, shapes)

@@ -1,31 +1,27 @@
-"""What a picture of an abacus needs, taken out of the batch and checked."""
+"""The content of a picture: one moment of one abacus, the columns in view, and short numerals."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from abacus.checks import check_integer, not_allowed
 from abacus.rules import AbacusConfig, Action
+from abacus.tasks import value_of
 
-#: Fewest columns a scrolled picture can show: the window's two and the one the finger goes to.
+#: Fewest columns that a scrolled picture can show: the window's two and the next to the right.
 MIN_SHOWN = 3
-
-
-def _check_int(name: str, value: object, low: int, high: int | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not _within(value, low, high):
-        allowed = f"of {low} or more" if high is None else f"from {low} to {high}"
-        raise ValueError(f"{name}={value!r} is not allowed: give an integer {allowed}")
-
-
-def _within(value: int, low: int, high: int | None) -> bool:
-    return low <= value and (high is None or value <= high)
+#: Up to this length in the abacus's base, decimal values are computed exactly.
+_EXACT_DIGITS = 64
 
 
 @dataclass(frozen=True)
 class AbacusView:
-    """One moment of one abacus. Checks itself: an impossible moment raises ValueError.
+    """One moment of one abacus, checked on construction.
 
     `digits` starts with column 0, the least significant. `symbol` is a digit, or `base` for `+`,
     or `base + 1` for `-`; `operation` is 0 while adding and 1 while subtracting. `action` (the
@@ -44,21 +40,31 @@ class AbacusView:
     expression: str | None = None
 
     def __post_init__(self) -> None:
-        _check_int("base", self.base, 2, 10)
-        self._check_digits()
-        _check_int("finger_column", self.finger_column, 0, self.columns - 1)
-        _check_int("finger_row", self.finger_row, 0, self.base - 1)
-        _check_int("signpost", self.signpost, 0, self.columns - 1)
-        _check_int("symbol", self.symbol, 0, self.base + 1)
-        _check_int("operation", self.operation, 0, 1)
+        self._set_integer("base", 2, 10)
+        self._set_digits()
+        self._set_integer("finger_column", 0, self.columns - 1)
+        self._set_integer("finger_row", 0, self.base - 1)
+        self._set_integer("signpost", 0, self.columns - 1)
+        self._set_integer("symbol", 0, self.base + 1)
+        self._set_integer("operation", 0, 1)
+        if self.step is not None:
+            self._set_integer("step", 0)
         if self.symbol >= self.base and self.operation != self.symbol - self.base:
             raise ValueError(
                 f"operation={self.operation} is not allowed with symbol={self.symbol}: give "
                 f"{self.symbol - self.base}, the operation which that symbol announces"
             )
-        self._check_captions()
+        if self.action is not None and self.action not in Action.__members__:
+            names = ", ".join(Action.__members__)
+            raise not_allowed("action", self.action, f"None or one of {names}")
+        text = self.expression
+        if text is not None and not (isinstance(text, str) and text.isprintable()):
+            raise not_allowed("expression", text, "None or printable text")
 
-    def _check_digits(self) -> None:
+    def _set_integer(self, name: str, low: int, high: int | None = None) -> None:
+        object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
+
+    def _set_digits(self) -> None:
         digits = self.digits
         if not isinstance(digits, tuple) or not 2 <= len(digits) <= AbacusConfig.MAX_COLUMNS:
             length = f" of length {len(digits)}" if isinstance(digits, tuple) else ""
@@ -66,56 +72,50 @@ class AbacusView:
                 f"digits={type(digits).__name__}{length} is not allowed: give a tuple of 2 to "
                 f"{AbacusConfig.MAX_COLUMNS} integers"
             )
-        # A million digits are checked as the few values they take; the column of a bad one is
-        # looked for only once there is one.
+        # A quick test first, as there may be a million of them.
         if set(map(type, digits)) == {int} and min(digits) >= 0 and max(digits) < self.base:
             return
-        for column, digit in enumerate(digits):
-            _check_int(f"digits[{column}]", digit, 0, self.base - 1)
-
-    def _check_captions(self) -> None:
-        if self.action is not None and self.action not in Action.__members__:
-            names = ", ".join(Action.__members__)
-            raise ValueError(f"action={self.action!r} is not allowed: give None or one of {names}")
-        if self.step is not None:
-            _check_int("step", self.step, 0)
-        text = self.expression
-        if text is not None and not (isinstance(text, str) and text.isprintable()):
-            raise ValueError(
-                f"expression={shorten(repr(text), 40)} is not allowed: give None or printable text"
-            )
+        checked = (
+            check_integer(f"digits[{column}]", digit, 0, self.base - 1)
+            for column, digit in enumerate(digits)
+        )
+        object.__setattr__(self, "digits", tuple(checked))
 
     @property
     def columns(self) -> int:
+        """Number of columns."""
         return len(self.digits)
 
     @property
     def resetting(self) -> bool:
-        """Whether an operation's symbol is shown, which asks for the reset."""
+        """Whether an operation symbol is shown, which asks for the reset."""
         return self.symbol >= self.base
 
     @property
     def symbol_text(self) -> str:
+        """The symbol as one character."""
         return "+-"[self.symbol - self.base] if self.resetting else str(self.symbol)
 
     @property
     def operation_text(self) -> str:
+        """The operation in a word."""
         return ("adding", "subtracting")[self.operation]
 
     @property
     def action_text(self) -> str:
-        """The last action in words; at step 0 there is none, which is said."""
+        """The last action in words; "start" at step 0."""
         if self.action is None:
             return "start" if self.step == 0 else ""
         return self.action.lower().replace("_", " ")
 
     @property
     def step_text(self) -> str:
+        """The step in words, empty without one."""
         return "" if self.step is None else f"step {self.step:,}"
 
 
 class BatchLike(Protocol):
-    """The part of `AbacusBatch` that is drawn; naming it here keeps the batch's imports away."""
+    """The part of `AbacusBatch` that is drawn: importing the batch would import numba."""
 
     @property
     def config(self) -> AbacusConfig: ...
@@ -126,21 +126,18 @@ class BatchLike(Protocol):
 
 
 def view_of(batch: BatchLike, index: int) -> AbacusView:
-    """Abacus `index` of a batch as it stands now; later steps do not change the view."""
+    """Return a snapshot of abacus `index` of a batch."""
     scalars = batch.scalars[index]
     action = int(scalars["previous_action"])
     expression = batch.config.expression
+    names = ("finger_column", "finger_row", "signpost", "symbol", "operation")
     return AbacusView(
         base=batch.config.base,
         digits=tuple(batch.digits[index].tolist()),
-        finger_column=int(scalars["finger_column"]),
-        finger_row=int(scalars["finger_row"]),
-        signpost=int(scalars["signpost"]),
-        symbol=int(scalars["symbol"]),
-        operation=int(scalars["operation"]),
+        **{name: int(scalars[name]) for name in names},
         action=Action(action).name if action >= 0 else None,
         step=int(scalars["steps"]),
-        # Expressions may be written with any white space, line ends included.
+        # Expressions may contain any white space, line ends included.
         expression=None if expression is None else "".join(expression.split()),
     )
 
@@ -161,20 +158,22 @@ class ColumnRange:
 
     @property
     def hidden_left(self) -> int:
+        """Number of columns hidden on the left."""
         return self.first
 
     @property
     def hidden_right(self) -> int:
+        """Number of columns hidden on the right."""
         return self.columns - self.stop
 
 
 def visible_columns(view: AbacusView, max_columns: int) -> ColumnRange:
-    """The columns to show: the whole window, and the finger's next column, are always in it.
+    """Return the columns to show, with the window and the finger's next column among them.
 
-    Wide abaci scroll by pages that overlap by two columns, so that the picture stands still
-    while the finger works and moves only when it leaves the page.
+    Wide abaci scroll by pages that overlap by two columns: the picture moves only when the finger
+    leaves the page.
     """
-    _check_int("max_columns", max_columns, MIN_SHOWN)
+    check_integer("max_columns", max_columns, MIN_SHOWN)
     shown = min(view.columns, max_columns)
     stride = max(1, shown - 2)
     page = max(0, view.finger_column - 1) // stride
@@ -182,9 +181,59 @@ def visible_columns(view: AbacusView, max_columns: int) -> ColumnRange:
     return ColumnRange(first, first + shown, view.columns)
 
 
-def shorten(text: str, limit: int) -> str:
-    """The text with its middle left out where it is longer than `limit` characters."""
-    if len(text) <= limit:
-        return text
+@dataclass(frozen=True)
+class ShortNumeral:
+    """A numeral to show; `exact` is False where digits are omitted or rounded."""
+
+    text: str
+    exact: bool
+    digits: int
+
+    @property
+    def length_text(self) -> str:
+        """The number of digits in words, such as `10,000 digits`."""
+        return f"{self.digits:,} digit{'s' if self.digits != 1 else ''}"
+
+
+def base_numeral(digits: Sequence[int], limit: int) -> ShortNumeral:
+    """Return digits, least significant first, as a numeral of at most `limit` characters.
+
+    A longer one keeps both ends: `1203…4410`.
+    """
+    count = _significant_digits(digits)
+    if count <= limit:
+        return ShortNumeral(_written(digits[:count]), True, count)
     tail = (limit - 1) // 2
-    return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
+    head = limit - 1 - tail
+    text = f"{_written(digits[count - head : count])}…{_written(digits[:tail])}"
+    return ShortNumeral(text, False, count)
+
+
+def decimal_numeral(digits: Sequence[int], base: int, limit: int) -> ShortNumeral:
+    """Return the decimal value: exact up to `limit` digits, as `1,234`; else as `1.23e+6989`."""
+    count = _significant_digits(digits)
+    if count <= _EXACT_DIGITS:
+        value = value_of(digits[:count], base)
+        length = len(str(value))
+        if length <= limit:
+            return ShortNumeral(f"{value:,}", True, length)
+    # Sixteen leading digits determine the mantissa; the others only shift the exponent.
+    leading = min(count, 16)
+    logarithm = math.log10(value_of(digits[count - leading : count], base))
+    logarithm += (count - leading) * math.log10(base)
+    exponent = math.floor(logarithm)
+    mantissa = f"{10 ** (logarithm - exponent):.2f}"
+    if mantissa == "10.00":
+        mantissa, exponent = "1.00", exponent + 1
+    return ShortNumeral(f"{mantissa}e+{exponent}", False, exponent + 1)
+
+
+def _significant_digits(digits: Sequence[int]) -> int:
+    count = len(digits)
+    while count > 1 and digits[count - 1] == 0:
+        count -= 1
+    return count
+
+
+def _written(digits: Sequence[int]) -> str:
+    return "".join(str(digit) for digit in reversed(digits))

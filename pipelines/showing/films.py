@@ -22,8 +22,18 @@ from PIL import Image
 from tqdm import tqdm
 
 from abacus.render import scene as look
-from abacus.render.formats import scene_pixels, scene_svg
-from abacus.render.scene import Box, Scene, Shape, Sprite, Text, mixed
+from abacus.render.shapes import (
+    Box,
+    Scene,
+    Shape,
+    Sprite,
+    Text,
+    fitted,
+    mixed,
+    scene_pixels,
+    scene_svg,
+    text_width,
+)
 from abacus.rules import Action
 from abacus.tasks import numeral
 from oracle.files import atomic_path, atomic_write, atomic_write_text
@@ -96,7 +106,14 @@ def _svg(game: Game, agent: Agent, moments: Iterable[Moment], frame: int | None)
             chosen = moment
     if chosen is None:
         raise ValueError(f"frame={frame} is not allowed: the game has steps 0 to {game.steps}")
-    return moment_svg(moment_scene(chosen, agent.name, verdict(game), game.solved), chosen)
+    view, action = chosen.view, chosen.action
+    title = (
+        f"Abacus computing {view.expression}: step {view.step}, symbol {view.symbol_text}, "
+        f"finger on column {view.finger_column} and row {view.finger_row}, "
+        f"signpost on column {view.signpost}, "
+        + ("end" if action is None else f"next action {action_words(action)}")
+    )
+    return scene_svg(moment_scene(chosen, agent.name, verdict(game), game.solved), title)
 
 
 def _pictures(
@@ -156,13 +173,13 @@ def _probability_card(
 def _verdict_card(width: int, verdict: str, correct: bool) -> Sprite:
     head, _, rest = verdict.partition(": ")
     middle = _CARD_HEIGHT / 2
-    pill = look.text_width(head, 24) + 40
+    pill = text_width(head, 24) + 40
     fill = look.OPERATIONS[0] if correct else look.SIGNPOST
     shapes = (
         Box(0, 0, width, _CARD_HEIGHT, look.CARD, 14),
         Box(_EDGE, middle - 46, pill, 42, fill, 21),
         Text(_EDGE + pill / 2, middle - 17, head, 24, "#ffffff", "middle", 0.3),
-        Text(_EDGE, middle + 34, look.fitted(rest, 22, width - 2 * _EDGE), 22, look.INK),
+        Text(_EDGE, middle + 34, fitted(rest, 22, width - 2 * _EDGE), 22, look.INK),
     )
     return Sprite(width, _CARD_HEIGHT, shapes)
 
@@ -176,18 +193,6 @@ def moment_pixels(scene: Scene, width: int | None = None) -> Pixels:
     height = round(scene.height * width / scene.width)
     image = Image.fromarray(scene_pixels(scene, scale))
     return np.asarray(image.resize((width, height), Image.Resampling.LANCZOS))
-
-
-def moment_svg(scene: Scene, moment: Moment) -> str:
-    """Return the scene as an SVG document, with a description as its title."""
-    view = moment.view
-    following = f"next action {action_words(moment.action)}" if moment.action is not None else "end"
-    title = (
-        f"Abacus computing {view.expression or 'a value'}: step {view.step}, symbol "
-        f"{view.symbol_text}, finger on column {view.finger_column} and row {view.finger_row}, "
-        f"signpost on column {view.signpost}, {following}"
-    )
-    return scene_svg(scene, title)
 
 
 def write_gif(path: Path, frames: Iterable[Pixels], speed: float) -> None:

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
 from abacus.kernel import ON_OPERATION_SYMBOL, SLIDE_OUTCOME, SUBMIT_OUTCOME
-from abacus.render.text import base_numeral, decimal_numeral
-from abacus.render.view import AbacusView, view_of
+from abacus.render.view import AbacusView, base_numeral, decimal_numeral, view_of
 from abacus.rules import AbacusConfig, Action, End
 from abacus.tasks import EXAMPLE, Operation, digits_of, parse_expression, value_of
 from oracle.expert import expert_actions

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-from abacus.render.text import TEXT_COLUMNS, base_numeral, decimal_numeral, render_ansi
+from abacus.render.text import TEXT_COLUMNS, render_ansi
+from abacus.render.view import base_numeral, decimal_numeral
 from abacus.rules import Action
 from pipelines.showing.game import (
     ILLEGAL_REASONS,
@@ -53,10 +54,10 @@ _CHARACTERS_PER_COLUMN = 4
 _MIN_COLUMNS, _MAX_COLUMNS = 3, 40
 _BAR_LENGTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_VALUE_WIDTH = 26
-_HEADER = (
-    f"{'step':>6}  {'symbol':<6}  {'action':<14}  {'probability':>11}  {'finger':>9}  "
-    f"{'signpost':>8}  {'value':>{_VALUE_WIDTH}}  decimal"
+_MAX_DIGITS = 26
+_PLAIN_LINE = "{:>6}  {:<6}  {:<14}  {:>11}  {:>9}  {:>8}  {:>26}  {}"
+_PLAIN_HEADER = _PLAIN_LINE.format(
+    "step", "symbol", "action", "probability", "finger", "signpost", "value", "decimal"
 )
 
 _QUIT_KEYS = ("q", "escape")
@@ -227,24 +228,22 @@ def bar(share: float, length: int = _BAR_LENGTH) -> str:
 
 def plain_lines(moments: Iterable[Moment]) -> Iterator[str]:
     """Yield a line for each step, then the picture of the last moment."""
-    yield _HEADER
+    yield _PLAIN_HEADER
     for moment in moments:
-        if moment.action is not None:
-            yield _step_line(moment, moment.action)
+        view = moment.view
+        if moment.action is not None and moment.probability is not None:
+            yield _PLAIN_LINE.format(
+                view.step,
+                view.symbol_text,
+                action_words(moment.action),
+                probability_text(moment.probability),
+                f"{view.finger_column},{view.finger_row}",
+                view.signpost,
+                base_numeral(view.digits, _MAX_DIGITS).text,
+                decimal_numeral(view.digits, view.base, _MAX_DIGITS).text,
+            )
     yield ""
     yield from picture(moment)
-
-
-def _step_line(moment: Moment, action: Action) -> str:
-    view = moment.view
-    probability = "" if moment.probability is None else probability_text(moment.probability)
-    finger = f"{view.finger_column},{view.finger_row}"
-    value = base_numeral(view.digits, _VALUE_WIDTH).text
-    decimal = decimal_numeral(view.digits, view.base, _VALUE_WIDTH).text
-    return (
-        f"{view.step:>6}  {view.symbol_text:<6}  {action_words(action):<14}  {probability:>11}  "
-        f"{finger:>9}  {view.signpost:>8}  {value:>{_VALUE_WIDTH}}  {decimal}"
-    )
 
 
 class Pace:
@@ -286,7 +285,7 @@ class Pace:
         self.speed = max((speed for speed in SPEEDS if speed < self.speed), default=SPEEDS[0])
 
 
-def watch_in_terminal(game: Game, agent: Agent, speed: float) -> Moment:
+def watch(game: Game, agent: Agent, speed: float) -> Moment:
     """Show a game until it ends or the user quits; return the last moment."""
     pace = Pace(speed)
     with Terminal() as terminal:
@@ -351,7 +350,7 @@ def _action_line(moment: Moment) -> str:
     return f"    next {_BOLD}{_CYAN}{text}{_OFF}"
 
 
-def play_in_terminal(game: Game) -> Moment:
+def play_by_hand(game: Game) -> Moment:
     """Let a person play until the game ends or they quit; return the last moment."""
     message = "Compute the expression: the first number is added to 0. Press h for a hint."
     with Terminal() as terminal:

@@ -31,17 +31,11 @@ from abacus.render.scene import (
     POST,
     ROW,
     SIGNPOST,
-    Box,
     Layout,
-    Polygon,
-    Shape,
-    Text,
-    font,
     scene_of,
-    text_width,
 )
-from abacus.render.text import base_numeral, decimal_numeral
-from abacus.render.view import visible_columns
+from abacus.render.shapes import Box, Polygon, Shape, Text, font, text_width
+from abacus.render.view import base_numeral, decimal_numeral, visible_columns
 from abacus.rules import AbacusConfig, Action
 from abacus.tasks import numeral, value_of
 
