@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
-from abacus.compiling import compiled
+from abacus.compiling import compiled, compiled_inline
 from abacus.hash_index import EMPTY, empty_slots, find_slot, insert_rows
 from abacus.kernel import (
     ACTIONS,
@@ -206,7 +206,7 @@ def best_actions(scores: npt.NDArray[np.floating]) -> Actions:
     return best
 
 
-@compiled
+@compiled_inline
 def _find(slots, codes, s, history, i):
     """Return the row of the observation of abacus i, or EMPTY."""
     frames, last = history.shape[1], len(codes) - 1
