@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from abacus import kernel
 from abacus.batch import AbacusBatch
-from abacus.compiling import compiled, compiled_with
+from abacus.compiling import compiled, compiled_inline
 from abacus.kernel import (
     ADD,
     ANY_ROW,
@@ -43,10 +43,6 @@ from abacus.kernel import (
     finger_goal,
 )
 from oracle.algorithm import Variant, check_variant
-
-#: What compiled code alone calls: merged into its caller, and without a door from Python, which
-#: would have to be compiled too.
-_part = compiled_with(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def expert_actions(batch: AbacusBatch, variant: Variant = "before") -> npt.NDArray[np.int64]:
@@ -81,13 +77,13 @@ def _first_impossible(all_rules, scalars, cells):
     return -1
 
 
-@_part
+@compiled_inline
 def _is_placed(rules, s):
     on_column = 0 <= s.finger_column < rules.columns and 0 <= s.signpost < rules.columns
     return on_column and 0 <= s.finger_row < rules.base
 
 
-@_part
+@compiled_inline
 def _shows_its_symbol(rules, s, cells, i):
     j = s.digit_index
     if s.operation != ADD and s.operation != SUBTRACT:
@@ -99,7 +95,7 @@ def _shows_its_symbol(rules, s, cells, i):
     return 0 <= s.symbol < rules.base and s.symbol == cells[i, j].operand
 
 
-@_part
+@compiled_inline
 def _knows_its_wrong_columns(rules, s, cells, i):
     if s.wrong_count == 0:
         return s.first_wrong == rules.columns
@@ -115,7 +111,7 @@ def _answer_all(scalars, cells, printed, actions):
         actions[i] = answer(scalars[i], cells, i, printed)
 
 
-@_part
+@compiled_inline
 def answer(s, cells, i, printed):
     """The teacher's action in abacus i; `printed` chooses that variant."""
     j = s.digit_index

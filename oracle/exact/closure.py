@@ -21,9 +21,9 @@ from oracle.exact.exploration import (
     DIGIT_INDEX,
     FINGER_COLUMN,
     HEADER,
+    OPEN,
     OPERATION,
     SIGNPOST,
-    UNKNOWN,
     Exploration,
 )
 
@@ -65,7 +65,7 @@ class _View:
         self.index = self.rows[:, DIGIT_INDEX].astype(int) - 1
         self.digits = self.rows[:, HEADER : HEADER + self.width]
         self.targets = self.rows[:, HEADER + self.width : HEADER + 2 * self.width]
-        self.known = self.digits != UNKNOWN
+        self.known = self.digits != OPEN
         self.lowest_known = np.argmax(self.known, axis=1)
         self.highest_known = self.width - 1 - np.argmax(self.known[:, ::-1], axis=1)
         self.lowest_seen, self.highest_seen = self._span(exploration)
@@ -96,10 +96,10 @@ class _View:
         for start in (HEADER, HEADER + self.width):
             before = self.rows[chosen, start : start + self.width]
             after = rows[:, start : start + self.width]
-            after[:, first:] = UNKNOWN
+            after[:, first:] = OPEN
             if by > 0:
                 after[:, first + by :] = before[:, first : self.width - by]
-                after[:, first : first + by] = before[:, first : first + 1] if fill else UNKNOWN
+                after[:, first : first + by] = before[:, first : first + 1] if fill else OPEN
             else:
                 after[:, first : self.width + by] = before[:, first - by :]
         return rows

@@ -195,7 +195,7 @@ def _witness(
     exploration: Exploration, ambiguity: Ambiguity, answer: Action, variant: Variant
 ) -> Witness:
     for situation in ambiguity.situations[answer].tolist():
-        for witness in walks(exploration, exploration.way_to(situation), variant):
+        for witness in walks(exploration, exploration.path_to(situation), variant):
             if witness is not None and _confirms(witness, ambiguity, answer, variant):
                 return witness
     raise AssertionError(f"no operation was found that shows {ambiguity} and asks for {answer}")

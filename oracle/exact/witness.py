@@ -27,10 +27,10 @@ from oracle.exact.exploration import (
     DIGIT_INDEX,
     FINGER_ROW,
     HEADER,
-    NOBODY,
+    NO_PARENT,
+    OPEN,
     OPERATION,
     SYMBOL,
-    UNKNOWN,
     Exploration,
     explore,
 )
@@ -135,7 +135,7 @@ class WitnessFinder:
 
     def _way_to(self, situation: np.integer | int) -> npt.NDArray[np.uint8]:
         way = []
-        while situation != NOBODY:
+        while situation != NO_PARENT:
             way.append(self.exploration.situations[situation])
             situation = int(self.exploration.parents[situation])
         return np.array(way[::-1])
@@ -233,7 +233,7 @@ def _first_mismatch(
         if step > 0:
             batch.step(expert_actions(batch, variant))
         shown = batch.digits[0, : len(digits)]
-        wrong = np.flatnonzero((digits != UNKNOWN) & (digits != shown))
+        wrong = np.flatnonzero((digits != OPEN) & (digits != shown))
         if len(wrong):
             column = int(wrong[0])
             return column, int(digits[column]) - int(shown[column])
@@ -242,11 +242,11 @@ def _first_mismatch(
 
 def _last_known(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """What columns showed from when they last came into sight; what was forgotten does not bind."""
-    binding = np.full_like(digits, UNKNOWN)
+    binding = np.full_like(digits, OPEN)
     for column, shown in enumerate(digits.T):
-        known = np.flatnonzero(shown != UNKNOWN)
+        known = np.flatnonzero(shown != OPEN)
         if len(known):
-            gaps = np.flatnonzero(shown[: known[-1]] == UNKNOWN)
+            gaps = np.flatnonzero(shown[: known[-1]] == OPEN)
             first = gaps[-1] + 1 if len(gaps) else 0
             binding[first : known[-1] + 1, column] = shown[first : known[-1] + 1]
     return binding

@@ -15,9 +15,9 @@ from oracle.exact.exploration import (
     DIGIT_INDEX,
     FINGER_COLUMN,
     FINGER_ROW,
-    NOBODY,
+    NO_PARENT,
+    OPEN,
     SIGNPOST,
-    UNKNOWN,
     Exploration,
     explore,
 )
@@ -44,15 +44,15 @@ def test_situations_are_distinct(exploration: Exploration) -> None:
 
 def test_starts_are_starts(exploration: Exploration) -> None:
     """On the first digit, nothing moved yet, all frames alike: any digit shown, any symbol."""
-    starts = exploration.situations[exploration.parents == NOBODY]
+    starts = exploration.situations[exploration.parents == NO_PARENT]
     for place in (FINGER_COLUMN, FINGER_ROW, SIGNPOST):
         assert not starts[:, place].any()
     assert (starts[:, DIGIT_INDEX] == 1).all()
-    frames = exploration.histories[exploration.parents == NOBODY]
+    frames = exploration.histories[exploration.parents == NO_PARENT]
     assert (frames == frames[:, :1]).all()
-    shown = exploration.digits[exploration.parents == NOBODY, 0]
-    operations = exploration.operations[exploration.parents == NOBODY]
-    symbols = exploration.symbols[exploration.parents == NOBODY]
+    shown = exploration.digits[exploration.parents == NO_PARENT, 0]
+    operations = exploration.operations[exploration.parents == NO_PARENT]
+    symbols = exploration.symbols[exploration.parents == NO_PARENT]
     met = set(zip(operations.tolist(), shown.tolist(), symbols.tolist(), strict=True))
     assert met == {(o, d, s) for o in range(2) for d in range(3) for s in range(3)}
 
@@ -60,11 +60,11 @@ def test_starts_are_starts(exploration: Exploration) -> None:
 def test_the_way_to_a_situation_is_made_of_the_teachers_actions(exploration: Exploration) -> None:
     last = len(exploration.actions) - 1
     for situation in (0, 17, last // 2, last):
-        way = exploration.way_to(situation)
+        way = exploration.path_to(situation)
         numbers = [
             int(np.flatnonzero((exploration.situations == row).all(axis=1))[0]) for row in way
         ]
-        assert exploration.parents[numbers[0]] == NOBODY
+        assert exploration.parents[numbers[0]] == NO_PARENT
         assert numbers[-1] == situation
         for before, here in pairwise(numbers):
             assert exploration.parents[here] == before
@@ -90,18 +90,18 @@ def follows(exploration: Exploration, before: int, here: int) -> bool:
 
 
 def test_nearer_situations_come_first(exploration: Exploration) -> None:
-    found = exploration.parents[exploration.parents != NOBODY]
+    found = exploration.parents[exploration.parents != NO_PARENT]
     assert (np.diff(found) >= 0).all()
 
 
 def test_columns_in_sight_have_digits_and_most_others_do_not(exploration: Exploration) -> None:
     numbers = np.arange(len(exploration.actions))
     finger = exploration.situations[:, FINGER_COLUMN].astype(int)
-    assert (exploration.digits[numbers, finger] != UNKNOWN).all()
+    assert (exploration.digits[numbers, finger] != OPEN).all()
     beside = finger > 0
-    assert (exploration.digits[numbers[beside], finger[beside] - 1] != UNKNOWN).all()
+    assert (exploration.digits[numbers[beside], finger[beside] - 1] != OPEN).all()
     resetting = exploration.situations[:, DIGIT_INDEX].astype(int) - 1 == ON_OPERATION_SYMBOL
-    assert (exploration.digits[resetting] != UNKNOWN).sum(axis=1).max() <= 3
+    assert (exploration.digits[resetting] != OPEN).sum(axis=1).max() <= 3
 
 
 def test_progress_is_told() -> None:
