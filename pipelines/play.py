@@ -14,7 +14,7 @@ from abacus.checks import check_integer, check_number
 from abacus.rules import AbacusConfig
 from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, relative_path, run
-from pipelines.showing.films import export
+from pipelines.showing import films, page, terminal
 from pipelines.showing.game import (
     DEFAULT_BASE,
     Agent,
@@ -24,15 +24,6 @@ from pipelines.showing.game import (
     config_for,
     moments_of,
     verdict,
-)
-from pipelines.showing.page import certificate_text, check_expression, play_page
-from pipelines.showing.terminal import (
-    SPEEDS,
-    is_interactive,
-    picture,
-    plain_lines,
-    play_in_terminal,
-    watch_in_terminal,
 )
 
 EXAMPLE = 'python -m pipelines.play "1234+567-89"'
@@ -62,21 +53,21 @@ class Options:
     def __post_init__(self) -> None:
         if sum((self.run is not None, self.teacher, self.human)) > 1:
             raise ValueError("--run, --teacher and --human exclude one another: give one of them")
-        if self.human and (self.films or self.html):
+        if self.human and (self.files or self.html):
             raise ValueError("--human writes no files: leave it out, or leave the files out")
         if self.teacher and self.html:
             raise ValueError("--html shows a network: leave --teacher out")
-        check_number("speed", self.speed, SPEEDS[0], SPEEDS[-1])
+        check_number("speed", self.speed, terminal.SPEEDS[0], terminal.SPEEDS[-1])
         if self.width is not None:
             check_integer("width", self.width, 160, 3840)
         if self.frame is not None:
             check_integer("frame", self.frame, 0)
-        for path in (*self.films.values(), self.html):
+        for path in (*self.files.values(), self.html):
             if path is not None and path.is_dir():
                 raise ValueError(f"{path} is a directory: give the name of a file")
 
     @property
-    def films(self) -> dict[str, Path]:
+    def files(self) -> dict[str, Path]:
         """The files of a game to write, by format."""
         paths = {"trace": self.trace, "svg": self.svg, "gif": self.gif, "mp4": self.mp4}
         return {kind: path for kind, path in paths.items() if path is not None}
@@ -92,18 +83,16 @@ def main(options: Options) -> int:
     """Play, and print the result."""
     if options.html is not None:
         _write_page(options, options.html)
-        if not options.films:
+        if not options.files:
             return 0
     if options.human:
         game = _play_by_hand(options)
     else:
         config, agent = _config_and_agent(options)
-        if options.films:
-            game = export(
-                lambda: Game(config), agent, options.films,
-                options.speed, options.width, options.frame,
-            )  # fmt: skip
-            for path in options.films.values():
+        if options.files:
+            settings = (options.speed, options.width, options.frame)
+            game = films.export(lambda: Game(config), agent, options.files, *settings)
+            for path in options.files.values():
                 print(f"wrote {relative_path(path)}")
         else:
             game = Game(config)
@@ -128,25 +117,27 @@ def _config_and_agent(options: Options) -> tuple[AbacusConfig, Agent]:
 
 
 def _write_page(options: Options, path: Path) -> None:
-    check_expression(options.expression)
+    page.check_expression(options.expression)
     policy = NetworkAgent.load(options.run, options.trust).policy
-    atomic_write_text(path, play_page(policy, options.expression, certificate_text(policy)))
+    atomic_write_text(
+        path, page.play_page(policy, options.expression, page.certificate_text(policy))
+    )
     print(f"wrote {relative_path(path)}")
 
 
 def _watch(game: Game, agent: Agent, options: Options) -> None:
-    if is_interactive() and not options.plain:
-        print("\n".join(picture(watch_in_terminal(game, agent, options.speed))))
+    if terminal.is_interactive() and not options.plain:
+        print("\n".join(terminal.picture(terminal.watch(game, agent, options.speed))))
     else:
-        for line in plain_lines(moments_of(game, agent)):
+        for line in terminal.plain_lines(moments_of(game, agent)):
             print(line)
 
 
 def _play_by_hand(options: Options) -> Game:
     game = Game(options.config, unlimited=True)
-    if options.plain or not is_interactive():
+    if options.plain or not terminal.is_interactive():
         raise ValueError("--human needs a terminal with a keyboard: watch with --teacher instead")
-    print("\n".join(picture(play_in_terminal(game))))
+    print("\n".join(terminal.picture(terminal.play_by_hand(game))))
     return game
 
 

@@ -38,8 +38,8 @@ def render_page(template: str, constants: dict[str, Any] | None = None, **contex
     return page.render(constants=constants, variables=style_variables(), **context)
 
 
-def read_asset(name: str) -> Markup:
-    """Return a script or a style sheet unchanged; templates call it as `asset(name)`."""
+def _asset(name: str) -> Markup:
+    """Return a script or a style sheet unchanged; templates call `asset(name)`."""
     return Markup((files("pipelines") / "pages" / name).read_text(encoding="utf-8"))
 
 
@@ -72,5 +72,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals["asset"] = read_asset
+    environment.globals["asset"] = _asset
     return environment

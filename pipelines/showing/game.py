@@ -123,7 +123,7 @@ class NetworkAgent:
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
         import torch  # imported here: the expert and a person play without it
 
-        rows = torch.from_numpy(batch.out.seen)
+        rows = torch.from_numpy(batch.out.rows)
         with torch.no_grad():
             log_probs = self.policy.log_probs(rows, batch.masks.copy())
         probabilities: npt.NDArray[np.floating] = log_probs[0].double().exp().numpy()

@@ -1,4 +1,4 @@
-"""A real Chromium, driven over its debugging pipe: no driver program and no network."""
+"""Chromium, controlled over its debugging pipe, without a driver program or a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 CHROMIUM = next(
@@ -22,12 +21,12 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--remote-debugging-pipe",
 )  # fmt: skip
-#: The numbers of the pipes that Chromium expects: it reads from one and writes to the other.
+#: The file descriptors from which Chromium reads and to which it writes.
 _READS, _WRITES = 3, 4
 
 
 class Browser:
-    """One page in a fresh profile; use in a `with` block."""
+    """One page in a new profile; use it in a `with` block."""
 
     def __init__(self, seconds: float = 60) -> None:
         assert CHROMIUM is not None
@@ -38,7 +37,7 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-        # Moved up first: one of our pipes may have a number that the other has to get.
+        # bash duplicates them: one of our pipes may have the number that the other must get.
         moves = f"exec {_READS}<&{to_read} {_WRITES}>&{to_write}; "
         command = [CHROMIUM, *_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
         self._process = subprocess.Popen(
@@ -60,12 +59,7 @@ class Browser:
         self.requests: list[str] = []
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.wait()
         os.close(self._to)
@@ -73,7 +67,7 @@ class Browser:
         self._profile.cleanup()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the protocol, and its answer."""
+        """Send a command of the protocol and return its result."""
         self._calls += 1
         message: dict[str, Any] = {"id": self._calls, "method": method, "params": parameters}
         if self._session:
@@ -88,7 +82,7 @@ class Browser:
                 assert "error" not in answer, answer["error"]
                 result: dict[str, Any] = answer["result"]
                 return result
-            self._note(answer)
+            self._record(answer)
 
     def _message(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._received:
@@ -102,7 +96,7 @@ class Browser:
         message: dict[str, Any] = json.loads(text)
         return message
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _record(self, event: dict[str, Any]) -> None:
         method, parameters = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(parameters["exceptionDetails"])[:2000])
@@ -112,12 +106,12 @@ class Browser:
             self.requests.append(parameters["request"]["url"][:100])
 
     def open(self, path: Path) -> None:
-        """Loads a file and waits until its scripts ran."""
+        """Load a file and wait until its scripts have run."""
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait_for("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def run(self, script: str) -> Any:
-        """The value of a script, as JSON has it."""
+        """Run a script and return its value, as far as JSON can express it."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -131,13 +125,13 @@ class Browser:
             time.sleep(0.05)
 
     def press(self, key: str, text: str = "") -> None:
-        """A key as a person presses it; `text` is what it writes."""
+        """Press and release a key; `text` is the text that it types."""
         shared = {"key": key, "text": text} if text else {"key": key}
         self.call("Input.dispatchKeyEvent", type="keyDown", **shared)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def click(self, selector: str) -> None:
-        """A click of the mouse in the middle of an element."""
+        """Click in the middle of an element."""
         script = (
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
@@ -154,7 +148,7 @@ class Browser:
         )  # fmt: skip
 
     def prefer(self, **features: str) -> None:
-        """Media features, such as prefers_color_scheme="dark"."""
+        """Emulate media features, such as prefers_color_scheme="dark"."""
         named = [{"name": name.replace("_", "-"), "value": v} for name, v in features.items()]
         self.call("Emulation.setEmulatedMedia", features=named)
 

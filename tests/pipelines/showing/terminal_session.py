@@ -1,4 +1,4 @@
-"""A job in a terminal of its own, as a person would use it: keys go in, the screen comes out."""
+"""A command in a pseudo-terminal: keys are sent to it and its screen is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import sys
 import termios
 import time
 from pathlib import Path
-from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[3]
 _SIZES = ("COLUMNS", "LINES")
@@ -22,13 +21,13 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def _environment() -> dict[str, str]:
-    """That of the tests, but for the size of their own terminal, which would hide this one's."""
+    """The environment without the size of the outer terminal, which would take precedence."""
     inherited = {name: value for name, value in os.environ.items() if name not in _SIZES}
     return {**inherited, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
 
 
 class TerminalSession:
-    """Use in a `with` block; waits for texts with a deadline, and never hangs."""
+    """Use it in a `with` block; every wait has a deadline."""
 
     def __init__(self, *arguments: str, columns: int = 100, rows: int = 50) -> None:
         self._master, self._slave = pty.openpty()
@@ -49,12 +48,7 @@ class TerminalSession:
     def __enter__(self) -> TerminalSession:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
@@ -66,7 +60,7 @@ class TerminalSession:
         return termios.tcgetattr(self._slave)
 
     def resize(self, columns: int, rows: int) -> None:
-        """A window of another size; the job is told, as terminals do."""
+        """Resize the window, which signals the command."""
         size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
 
@@ -74,7 +68,7 @@ class TerminalSession:
         os.write(self._master, keys.encode())
 
     def wait_for(self, text: str, seconds: float = 60) -> str:
-        """What came out since the last wait, up to the text, without escape codes."""
+        """Wait for a text; return the output since the last wait, without escape codes."""
         deadline = time.monotonic() + seconds
         while text not in (shown := _ESCAPES.sub("", self.raw)):
             left = deadline - time.monotonic()
@@ -84,7 +78,7 @@ class TerminalSession:
         return shown
 
     def wait_for_raw(self, text: str, seconds: float = 30) -> None:
-        """The same for what has escape codes in it."""
+        """Wait for a text that contains escape codes."""
         deadline = time.monotonic() + seconds
         while text not in self.raw:
             assert time.monotonic() < deadline, f"{text!r} did not come"
@@ -92,7 +86,7 @@ class TerminalSession:
         self.raw = ""
 
     def wait_for_end(self, seconds: float = 30) -> int:
-        """The exit status; what came out before it is in `raw`."""
+        """Wait for the exit status; the output before it is in `raw`."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < deadline, "the job does not end"

@@ -22,9 +22,7 @@ from tests.pipelines.browser import CHROMIUM, Browser
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
 EXPRESSION, STEPS = "34+29-8", 58
 #: The expert replaces the network, so that the tests do not depend on a trained policy.
-EXPERT_PLAYS = (
-    "Game.prototype.playNetwork = function () { this.play(expertAction(this.abacus)); };"
-)
+EXPERT_PLAYS = "Game.prototype.playNetwork = function () { this.play(expertAction(this.abacus)); };"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The page's rules, teacher and network in a real Chromium against Python's, step by step."""
+"""The rules, expert and network of the page in Chromium, compared with Python step by step."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_network_plays_in_the_page_as_in_python(browser: Browser, policy: Ab
         replay = Replay(text)
         for step in result["steps"]:
             replay.check(step)
-            rows.append(replay.game.batch.out.seen[0].copy())
+            rows.append(replay.game.batch.out.rows[0].copy())
             masks.append(replay.game.masks.copy())
             actions.append(step[-1])
             replay.step(step)

@@ -231,7 +231,7 @@ def test_a_game_plays_at_the_speed_asked_for(speed: float, monkeypatch: pytest.M
     monkeypatch.setattr(terminal, "Terminal", lambda: fake)
     monkeypatch.setattr(terminal.time, "monotonic", lambda: fake.now)
     game = Game(config_for("34+29-8"))
-    terminal.watch_in_terminal(game, ExpertAgent(), speed)
+    terminal.watch(game, ExpertAgent(), speed)
     # The verdict is drawn after the last step.
     assert fake.now - 100 == pytest.approx(game.steps / speed + 0.01)
 
