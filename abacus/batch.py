@@ -1,9 +1,9 @@
-"""N abaci in one process: the kernel's arrays with names. Every environment is a face of this."""
+"""N abaci in one process: names for the kernel's arrays. Every environment wraps a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numba
@@ -17,162 +17,108 @@ from abacus.reward import pay_table
 from abacus.rules import START_RANDOM, AbacusConfig, Action, End
 from abacus.tasks import Operation, digits_of
 
-_DRAW = {
-    "both": kernel.DRAW_BOTH,
-    "add": kernel.DRAW_ADD,
-    "subtract": kernel.DRAW_SUBTRACT,
-}
+_DRAW = {"both": kernel.DRAW_BOTH, "add": kernel.DRAW_ADD, "subtract": kernel.DRAW_SUBTRACT}
 
-#: Names of ends by their number: quicker than asking the enumeration.
+#: Names of ends by their number: faster than the enumeration.
 END_NAMES = tuple(end.name for end in End)
 
 #: Fields of the kernel's records that environments read together.
-_JUDGED = ["reward", "end", "terminated", "truncated", "illegal"]
-_COUNTED = [
-    "operations_done",
-    "operations_solved",
-    "illegal_actions",
-    "reloads",
-    "budget",
-    "steps",
+_VERDICT_FIELDS = ["reward", "end", "terminated", "truncated", "illegal"]
+_COUNT_FIELDS = [
+    *("operations_done", "operations_solved", "illegal_actions", "reloads", "budget", "steps")
 ]
-
-#: What is told of an episode that ended, by the names of the kernel's record.
-_REPORTED = (
-    "steps",
-    "episode_return",
-    "operations_done",
-    "operations_solved",
-    "illegal_actions",
-    "reloads",
+#: Fields in the report of an episode that ended.
+_REPORT_FIELDS = (
+    *("steps", "episode_return", "operations_done", "operations_solved"),
+    *("illegal_actions", "reloads"),
 )
 
 
 class AbacusBatch:
     """N abaci that step together.
 
-    After `reset` and `step`, the results lie in arrays that are written in place, valid until the
-    next call: `observation` (a dict), `masks`, `outcomes`, `terms`, and `verdicts` with the fields
-    `reward`, `end`, `terminated`, `truncated` and `illegal`, which are also arrays of those names
-    (`ends` for `end`); what abaci show and where their fingers are in `digits`, `scalars` and
-    `history`; the part of the scalars that counts something in `counts`. With `autoreset` an
-    abacus that ends starts anew within the same step; `ended` names those, and rows of
-    `final_observation`, `final_masks` and `final_scalars`, in the same order, keep what they showed
-    last.
+    `reset` and `step` write their results into arrays that are valid until the next call:
+
+    - `observation`: the dict of observations, (N, length) each;
+    - `masks`, `outcomes`, `terms`: action masks, outcomes and reward terms;
+    - `verdicts`: records with the fields `reward`, `end`, `terminated`, `truncated` and `illegal`,
+      which are also arrays of these names (`ends` for `end`);
+    - `digits`, `scalars`, `history`: the state, and `counts`, the fields of `scalars` that count
+      something;
+    - `ended`: the abaci whose episode ended. Rows of `final_observation`, `final_masks` and
+      `final_scalars`, in the same order, hold their last states.
+
+    With `autoreset`, an abacus that ends starts its next episode within the same step.
     """
 
     def __init__(self, config: AbacusConfig, num_envs: int, *, autoreset: bool = True) -> None:
         self.config = config
         self.num_envs = check_integer("num_envs", num_envs, 1)
         self.autoreset = autoreset
-        self.world = self._new_world()
-        self.rules = self._new_rules()
+        self.rules = _rules(config)
         self.weights = pay_table(config.reward)
         self.pixels = frame_pixels(config.base)
-        self.program = self._new_program()
-        self.out = self._new_output()
+        start = 0 if config.start == START_RANDOM else int(config.start)
+        self.program = kernel.Program(
+            value_digits([start], config), *program_arrays(config.program, config)
+        )
+        self.world = kernel.World(
+            scalars=np.zeros(num_envs, kernel.SCALARS),
+            cells=np.zeros((num_envs, config.columns), kernel.CELL),
+            history=np.zeros((num_envs, config.frames), np.int32),
+        )
+        self.world.scalars["program_count"] = len(config.program)
+        lengths = observation_lengths(config)
+        stops = np.cumsum(list(lengths.values())).tolist()
+        self._places = dict(zip(lengths, map(slice, [0, *stops[:-1]], stops), strict=True))
+        row = (num_envs, stops[-1])
+        self.out = kernel.Output(
+            rows=np.zeros(row, np.float32),
+            results=np.zeros(num_envs, kernel.RESULT),
+            ended=np.zeros(num_envs, np.int32),
+            final_rows=np.zeros(row, np.float32),
+            final_scalars=np.zeros(num_envs, kernel.SCALARS),
+        )
         self._all = np.arange(num_envs, dtype=np.int32)
         self._ended = 0
         self._seeded = False
         self._started = False
         self._name_results()
-        self._name_program()
-
-    def _new_world(self) -> kernel.World:
-        n, config = self.num_envs, self.config
-        return kernel.World(
-            scalars=np.zeros(n, kernel.SCALARS),
-            cells=np.zeros((n, config.columns), kernel.CELL),
-            history=np.zeros((n, config.frames), np.int32),
-        )
-
-    def _new_rules(self) -> npt.NDArray[np.void]:
-        config = self.config
-        may_end = config.on_error == "terminate"
-        rules = np.zeros(1, kernel.RULES)
-        rules["base"] = config.base
-        rules["columns"] = config.columns
-        rules["max_digits"] = config.max_digits
-        rules["step_budget"] = config.step_budget
-        rules["draw"] = _DRAW[config.operations]
-        rules["start_random"] = config.start == START_RANDOM
-        rules["max_operations"] = config.max_operations or 0
-        for name in ("signpost", "slide", "submit"):
-            rules[f"end_on_wrong_{name}"] = may_end and f"wrong_{name}" in config.modules
-        return rules
-
-    def _new_program(self) -> kernel.Program:
-        config = self.config
-        start = 0 if config.start == START_RANDOM else int(config.start)
-        return kernel.Program(
-            value_digits([start], config), *program_arrays(config.program, config)
-        )
-
-    def _new_seen(self) -> npt.NDArray[np.float32]:
-        return np.zeros((self.num_envs, sum(observation_lengths(self.config).values())), np.float32)
-
-    def _parts(self, seen: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
-        """The entries of observations, as views into their rows; of one row or of many."""
-        return {key: seen[..., place] for key, place in self._places.items()}
-
-    @cached_property
-    def _places(self) -> dict[str, slice]:
-        lengths = observation_lengths(self.config)
-        ends = np.cumsum(list(lengths.values())).tolist()
-        return {
-            key: slice(end - length, end)
-            for (key, length), end in zip(lengths.items(), ends, strict=True)
-        }
-
-    def _new_output(self) -> kernel.Output:
-        n = self.num_envs
-        return kernel.Output(
-            seen=self._new_seen(),
-            results=np.zeros(n, kernel.RESULT),
-            ended=np.zeros(n, np.int32),
-            final_seen=self._new_seen(),
-            final_scalars=np.zeros(n, kernel.SCALARS),
-        )
 
     def _name_results(self) -> None:
-        """Read-only names for the arrays: the kernel alone writes them."""
+        """Name views of the arrays; they are read-only, since only the kernel may write."""
         out, world = self.out, self.world
-        self.observation = self._parts(_locked(out.seen))
-        self.final_observation = self._parts(_locked(out.final_seen))
-        self.final_scalars = _locked(out.final_scalars)
-        self.digits, self.target = _locked(world.cells["digit"]), _locked(world.cells["target"])
-        self.scalars, self.history = _locked(world.scalars), _locked(world.history)
-        self.counts: npt.NDArray[Any] = self.scalars[_COUNTED]
-        results = _locked(out.results)
-        self.masks, self.outcomes, self.terms = (
-            results["mask"].view(np.bool_),
-            results["outcomes"],
-            results["terms"],
-        )
-        self.verdicts: npt.NDArray[Any] = results[_JUDGED]
+        self.observation = self._entries(_read_only(out.rows))
+        self.final_observation = self._entries(_read_only(out.final_rows))
+        self.final_scalars = _read_only(out.final_scalars)
+        self.digits, self.target = map(_read_only, (world.cells["digit"], world.cells["target"]))
+        self.scalars, self.history = _read_only(world.scalars), _read_only(world.history)
+        self.counts: npt.NDArray[Any] = self.scalars[_COUNT_FIELDS]
+        results = _read_only(out.results)
+        self.masks, self.outcomes = results["mask"].view(np.bool_), results["outcomes"]
+        self.terms, self.verdicts = results["terms"], results[_VERDICT_FIELDS]
         self.reward, self.ends, self.illegal = results["reward"], results["end"], results["illegal"]
         self.terminated, self.truncated = results["terminated"], results["truncated"]
 
-    def _name_program(self) -> None:
-        self.world.scalars["start_row"] = 0
-        self.world.scalars["program_first"] = 0
-        self.world.scalars["program_count"] = len(self.config.program)
+    def _entries(self, rows: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the entries of an observation, or of many, as views into its row."""
+        return {key: rows[..., place] for key, place in self._places.items()}
 
     @property
     def ended(self) -> npt.NDArray[np.int32]:
-        """The abaci whose episode the last step ended."""
+        """The abaci whose episode ended in the last step."""
         ended: npt.NDArray[np.int32] = self.out.ended[: self._ended]
         return ended
 
     @property
     def final_masks(self) -> npt.NDArray[np.bool_]:
-        """The actions that were legal in the last states of the abaci in `ended`, (ended, 8)."""
+        """The action masks of the last states of the abaci in `ended`, (ended, 8)."""
         masks = np.empty((self._ended, len(Action)), np.bool_)
         kernel.write_final_masks(self.rules, self.out, masks)
         return masks
 
     def seed(self, seeds: int | Sequence[int]) -> None:
-        """Starts the streams: abacus i with `seed + i`, or with the i-th of the seeds given."""
+        """Seed the random streams: abacus i with `seed + i`, or with the i-th of several seeds."""
         if isinstance(seeds, int | np.integer):
             seeds = range(int(seeds), int(seeds) + self.num_envs)
         if len(seeds) != self.num_envs:
@@ -185,7 +131,7 @@ class AbacusBatch:
         seed: int | Sequence[int] | None = None,
         which: npt.NDArray[np.integer] | None = None,
     ) -> None:
-        """Starts an episode in all abaci, or in those named; without a seed, streams go on."""
+        """Start an episode in all abaci or in `which`; without a seed, the streams continue."""
         if seed is not None:
             self.seed(seed)
         elif not self._seeded:
@@ -204,9 +150,9 @@ class AbacusBatch:
         return np.ascontiguousarray(which, np.int32)
 
     def step(self, actions: npt.NDArray[np.integer]) -> None:
-        """One action in every abacus."""
+        """Carry out one action in every abacus."""
         if not self._started:
-            raise RuntimeError("step() came before reset(): call reset() first")
+            raise RuntimeError("step() was called before reset(): call reset() first")
         if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
             raise ValueError(
                 f"actions have shape {actions.shape} and type {actions.dtype}: give "
@@ -229,26 +175,26 @@ class AbacusBatch:
         self._ended = ended
 
     def observation_copy(self, index: int | None = None) -> dict[str, npt.NDArray[np.float32]]:
-        """What all abaci, or the one named, show now; later steps do not change it."""
-        seen = self.out.seen
-        return self._parts(seen.copy() if index is None else seen[index].copy())
+        """Return a copy of the current observations of all abaci, or of one."""
+        rows = self.out.rows if index is None else self.out.rows[index]
+        return self._entries(rows.copy())
 
     def ended_reports(self) -> list[dict[str, Any]]:
-        """For each abacus that the last step ended: why, and what it had done, in plain values."""
+        """Return the end and the counts of each episode that ended in the last step."""
         finals = self.final_scalars[: self._ended]
         ends = [END_NAMES[end] for end in self.ends[self.ended].tolist()]
-        columns = [finals[name].tolist() for name in _REPORTED]
-        names = ("end", *_REPORTED)
+        columns = [finals[name].tolist() for name in _REPORT_FIELDS]
+        names = ("end", *_REPORT_FIELDS)
         return [
             dict(zip(names, values, strict=True)) for values in zip(ends, *columns, strict=True)
         ]
 
     def ended_observations(self) -> list[dict[str, npt.NDArray[np.float32]]]:
-        """For each abacus that the last step ended: what it showed last."""
-        parts = self._parts(self.out.final_seen[: self._ended].copy())
-        # A list of an array's rows is made in one go; asking for them one by one takes longer.
-        rows = zip(*map(list, parts.values()), strict=True)
-        return [dict(zip(parts, row, strict=True)) for row in rows]
+        """Return the last observation of each episode that ended in the last step."""
+        entries = self._entries(self.out.final_rows[: self._ended].copy())
+        # list() splits an array into its rows faster than indexing does.
+        rows = zip(*map(list, entries.values()), strict=True)
+        return [dict(zip(entries, row, strict=True)) for row in rows]
 
     def load(
         self,
@@ -258,11 +204,11 @@ class AbacusBatch:
         operations: npt.NDArray[np.int32],
         counts: npt.NDArray[np.int32] | None = None,
     ) -> None:
-        """Gives every abacus a starting value and a list of operations of its own.
+        """Give every abacus its own starting value and its own list of operations.
 
         `starts` is (N, columns). Row k of `digits`, with `lengths[k]` and `operations[k]` (0 add, 1
-        subtract), is an operation; abacus 0 gets the first `counts[0]` rows, abacus 1 the next
-        ones, and so on (one each without counts). Takes effect at the next reset.
+        subtract), is one operation; abacus 0 gets the first `counts[0]` rows, abacus 1 the next
+        `counts[1]`, and so on (one each by default). Takes effect at the next reset.
         """
         if counts is None:
             counts = np.ones(self.num_envs, np.int32)
@@ -325,7 +271,7 @@ class AbacusBatch:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: the arrays once, without the views that name their parts."""
+        """Return the arrays without the views on them, for copies and pickles."""
         return {
             "arguments": (self.config, self.num_envs, self.autoreset),
             "arrays": (self.rules, self.world, self.program, self.out),
@@ -340,25 +286,25 @@ class AbacusBatch:
         self._name_results()
 
 
-# numba finds out the types of all arguments at every call, which takes longer than a step of a few
-# abaci. They are the same for every batch, so what it finds for one is kept.
+# numba dispatches on the types of all arguments at every call, which takes longer than a step of a
+# few abaci. The types are the same for every batch: the compiled function is looked up once.
 @cache
 def _reset() -> Callable[..., None]:
-    any_one = AbacusBatch(AbacusConfig(), 1)
-    arrays = any_one.rules, any_one.pixels, any_one.world, any_one.program, any_one.out
-    return _overload(kernel.reset, *arrays, np.zeros(1, np.int32))
+    example = AbacusBatch(AbacusConfig(), 1)
+    arrays = example.pixels, example.world, example.program, example.out
+    return _overload(kernel.reset, example.rules, *arrays, np.zeros(1, np.int32))
 
 
 @cache
 def _step() -> Callable[..., int]:
-    any_one = AbacusBatch(AbacusConfig(), 1)
-    arrays = any_one.pixels, any_one.world, any_one.program, any_one.out
+    example = AbacusBatch(AbacusConfig(), 1)
+    arrays = example.pixels, example.world, example.program, example.out
     actions = np.zeros(1, np.int64)
-    return _overload(kernel.step, any_one.rules, any_one.weights, *arrays, actions, True)
+    return _overload(kernel.step, example.rules, example.weights, *arrays, actions, True)
 
 
 def _overload(function: Any, *arguments: Any) -> Callable[..., Any]:
-    """The compiled function for arguments of these types."""
+    """Return the compiled function for arguments of these types."""
     typeof: Callable[[Any], Any] = numba.typeof
     signature = tuple(map(typeof, arguments))
     function.compile(signature)
@@ -366,13 +312,27 @@ def _overload(function: Any, *arguments: Any) -> Callable[..., Any]:
     return overload
 
 
+def _rules(config: AbacusConfig) -> npt.NDArray[np.void]:
+    rules = np.zeros(1, kernel.RULES)
+    for name in ("base", "columns", "max_digits", "step_budget"):
+        rules[name] = getattr(config, name)
+    rules["draw"] = _DRAW[config.operations]
+    rules["start_random"] = config.start == START_RANDOM
+    rules["max_operations"] = config.max_operations or 0
+    for name in ("signpost", "slide", "submit"):
+        rules[f"end_on_wrong_{name}"] = (
+            config.on_error == "terminate" and f"wrong_{name}" in config.modules
+        )
+    return rules
+
+
 def stream_start(seed: int) -> int:
-    """Where the stream of an abacus with this seed starts."""
+    """Return the first state of the random stream of a seed."""
     return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0])
 
 
 def value_digits(values: Sequence[int], config: AbacusConfig) -> npt.NDArray[np.uint8]:
-    """Values as rows of digits, column 0 first, as wide as the abacus."""
+    """Return values as rows of digits, column 0 first, as wide as the abacus."""
     rows = np.zeros((len(values), config.columns), np.uint8)
     for row, value in zip(rows, values, strict=True):
         digits = digits_of(value, config.base)
@@ -383,17 +343,17 @@ def value_digits(values: Sequence[int], config: AbacusConfig) -> npt.NDArray[np.
 def program_arrays(
     operations: Sequence[Operation], config: AbacusConfig
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Operations as the kernel reads them: digits, and headers of length and kind."""
-    numerals = [digits_of(operation.operand, config.base) for operation in operations]
+    """Return operations as the kernel reads them: digits, and headers of length and kind."""
     digits = np.zeros((len(operations), config.longest_operand), np.uint8)
     headers = np.zeros((len(operations), 2), np.int32)
-    for row, (numeral, operation) in enumerate(zip(numerals, operations, strict=True)):
+    for row, operation in enumerate(operations):
+        numeral = digits_of(operation.operand, config.base)
         digits[row, : len(numeral)] = numeral
         headers[row] = len(numeral), kernel.ADD if operation.sign > 0 else kernel.SUBTRACT
     return digits, headers
 
 
-def _locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view

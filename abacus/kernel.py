@@ -142,10 +142,10 @@ class Program(NamedTuple):
 class Output(NamedTuple):
     """What a step writes."""
 
-    seen: Any  # (N, observation) float32: window, symbol, operation, previous action
+    rows: Any  # (N, row length) float32: observations; see abacus.observation.observation_rows
     results: Any  # (N,) RESULT
     ended: Any  # (N,) int32: the abaci that ended; this and the two below from row 0 on
-    final_seen: Any  # (N, observation) float32: their last observations
+    final_rows: Any  # (N, row length) float32: their last observations
     final_scalars: Any  # (N,) SCALARS: their last records
 
 
@@ -525,21 +525,21 @@ def _push_frame(rules, s, cells, i, history):
 
 
 @_part
-def _write_seen(rules, s, history, i, pixels, seen, row):
-    """Writes the observation: the frames' pixels, then symbol, operation and previous action."""
+def _write_row(rules, s, history, i, pixels, rows, row):
+    """Write the observation: the frames' pixels, then symbol, operation and previous action."""
     place = 0
     for frame in range(history.shape[1]):
         code = history[i, frame]
         for k in range(pixels.shape[1]):
-            seen[row, place + k] = pixels[code, k]
+            rows[row, place + k] = pixels[code, k]
         place += pixels.shape[1]
-    for k in range(place, seen.shape[1]):
-        seen[row, k] = 0.0
-    seen[row, place + s.symbol] = 1.0
+    for k in range(place, rows.shape[1]):
+        rows[row, k] = 0.0
+    rows[row, place + s.symbol] = 1.0
     place += rules.base + 2
-    seen[row, place] = s.operation
+    rows[row, place] = s.operation
     if s.previous_action != NO_ACTION:
-        seen[row, place + 1 + s.previous_action] = 1.0
+        rows[row, place + 1 + s.previous_action] = 1.0
 
 
 @_part
@@ -608,12 +608,12 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
         if result.end != END_NONE:
             out.ended[ended] = i
             out.final_scalars[ended] = s
-            _write_seen(rules, s, history, i, pixels, out.final_seen, ended)
+            _write_row(rules, s, history, i, pixels, out.final_rows, ended)
             ended += 1
             if autoreset:
                 _start_episode(rules, s, cells, i, program)
                 fill_history(rules, s, cells, i, history)
-        _write_seen(rules, s, history, i, pixels, out.seen, i)
+        _write_row(rules, s, history, i, pixels, out.rows, i)
         _write_mask(rules, s, cells, i, result)
     return ended
 
@@ -629,7 +629,7 @@ def reset(all_rules, pixels, world, program, out, which):
         _start_episode(rules, s, cells, i, program)
         fill_history(rules, s, cells, i, history)
         _clear(result)
-        _write_seen(rules, s, history, i, pixels, out.seen, i)
+        _write_row(rules, s, history, i, pixels, out.rows, i)
         _write_mask(rules, s, cells, i, result)
 
 
@@ -640,7 +640,7 @@ def show(all_rules, pixels, world, out, which):
     scalars, cells, history = world
     for k in range(len(which)):
         i = np.intp(which[k])
-        _write_seen(rules, scalars[i], history, i, pixels, out.seen, i)
+        _write_row(rules, scalars[i], history, i, pixels, out.rows, i)
         _write_mask(rules, scalars[i], cells, i, out.results[i])
 
 
@@ -652,12 +652,12 @@ def write_final_masks(all_rules, out, masks):
     """
     rules = all_rules[0]
     rows = rules.base + 1
-    window = out.final_seen.shape[1] - (rules.base + 2) - 1 - ACTIONS
+    window = out.final_rows.shape[1] - (rules.base + 2) - 1 - ACTIONS
     for k in range(len(masks)):
         # The last column of the newest frame's bead plane is the finger's; its gap is the digit.
         place = window - 3 * rows + 1
         digit = 0
-        while out.final_seen[k, place + digit] > 0:
+        while out.final_rows[k, place + digit] > 0:
             digit += 1
         legal = legal_actions(rules, out.final_scalars[k], digit)
         for action in range(ACTIONS):

@@ -193,8 +193,8 @@ def traffic(options: Options) -> Traffic:
         batch.step(row)
         ended += len(batch.ended)
     share = ended / (LARGE * options.steps)
-    arrays = (batch.out.seen, batch.out.results, batch.world.scalars, batch.world.history)
-    kept = (batch.out.final_seen, batch.out.final_scalars, batch.out.ended)
+    arrays = (batch.out.rows, batch.out.results, batch.world.scalars, batch.world.history)
+    kept = (batch.out.final_rows, batch.out.final_scalars, batch.out.ended)
     written = sum(array.nbytes for array in arrays) + share * sum(array.nbytes for array in kept)
     return Traffic(written / LARGE, share, filling(int(written), options))
 

@@ -55,7 +55,7 @@ class ExpertPolicy(BasePolicy):
         shown: dict[str, npt.NDArray[Any]] = dict(self._batch.observation)
         given = observation
         if not isinstance(given, dict):
-            shown, given = {"": self._batch.out.seen}, {"": given}
+            shown, given = {"": self._batch.out.rows}, {"": given}
         if set(given) != set(shown):
             raise ValueError(
                 f"observation has the entries {', '.join(map(str, given))}: give "
@@ -83,7 +83,7 @@ class FlatObservations(VecEnvWrapper):
 
     def __init__(self, venv: AbacusVecEnv) -> None:
         self._keys = tuple(venv.batch.observation)
-        length = venv.batch.out.seen.shape[1]
+        length = venv.batch.out.rows.shape[1]
         super().__init__(venv, spaces.Box(0.0, 1.0, (length,), np.float32))
 
     def reset(self) -> Flat:

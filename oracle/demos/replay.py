@@ -99,8 +99,8 @@ def _play(places, printed, episodes, e, first, taken, marked, replayed):
             all_rules[0].max_operations = episodes.limit[e]
             world.scalars[0].rng = episodes.stream[e]
             kernel.reset(all_rules, pixels, world, program, out, which)
-        for i in range(out.seen.shape[1]):
-            replayed.observations[k, i] = out.seen[0, i]
+        for i in range(out.rows.shape[1]):
+            replayed.observations[k, i] = out.rows[0, i]
         for action in range(ACTIONS):
             replayed.masks[k, action] = out.results[0].mask[action]
         replayed.answers[k] = answer(world.scalars[0], world.cells, 0, printed)
@@ -112,7 +112,7 @@ def _play(places, printed, episodes, e, first, taken, marked, replayed):
         kernel.step(all_rules, weights, pixels, world, program, out, actions, False)
         replayed.results[k] = out.results[0]
         if episodes.start[e] + episodes.length[e] == first + k + 1:
-            replayed.finals[ended] = out.seen[0]
+            replayed.finals[ended] = out.rows[0]
             ended += 1
             e += 1
     return e

@@ -91,7 +91,7 @@ class RowsVecEnv(VecEnvWrapper):
     def reset(self) -> Rows:
         """Reset all environments."""
         self.venv.reset()
-        return self._rows(self.venv.batch.out.seen, self.venv.batch.masks)
+        return self._rows(self.venv.batch.out.rows, self.venv.batch.masks)
 
     def step_wait(self) -> tuple[Rows, npt.NDArray[np.float32], npt.NDArray[np.bool_], Any]:
         """Wait for the step; final observations hold the mask of the final state."""
@@ -102,10 +102,10 @@ class RowsVecEnv(VecEnvWrapper):
         if count:
             longest = int(batch.final_scalars[:count]["operations_solved"].max())
             self._longest_finished_run = max(self._longest_finished_run, longest)
-            finals = self._rows(batch.out.final_seen[:count], batch.final_masks[:count])
+            finals = self._rows(batch.out.final_rows[:count], batch.final_masks[:count])
             for i, row in zip(batch.ended.tolist(), finals, strict=True):
                 infos[i]["terminal_observation"] = row
-        return self._rows(batch.out.seen, batch.masks), rewards, dones, infos
+        return self._rows(batch.out.rows, batch.masks), rewards, dones, infos
 
     def _rows(self, seen: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_]) -> Rows:
         inputs = self.layout.actor

@@ -121,7 +121,7 @@ class AbacusPPO(MaskablePPO):
 
     def _act(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
         rows, masks = rollouts.rows[step], rollouts.masks[step]
-        rows.copy_(torch.from_numpy(batch.out.seen))
+        rows.copy_(torch.from_numpy(batch.out.rows))
         np.copyto(masks.numpy(), batch.masks)
         log_probs = masked_log_probs(self.policy.network.logits(rows), masks)
         actions = sample(log_probs)
@@ -279,13 +279,15 @@ def ppo_state(model: AbacusPPO) -> dict[str, Any]:
         "num_timesteps": model.num_timesteps,
         "n_updates": model._n_updates,
         "longest_run": model.longest_run,
+        # The losses of the last update, which the next rollout writes to the log.
+        "logged": dict(model.logger.name_to_value),
         "torch_generator": torch.get_rng_state(),
         "abaci": _abaci_state(model.batch),
     }
 
 
 def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
-    """Restore what `ppo_state` returned."""
+    """Restore what `ppo_state` returned; the model must have its logger."""
     if state["clone"] is not None:
         model.freeze_clone()
         assert model.clone is not None
@@ -295,6 +297,7 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
     model.num_timesteps = state["num_timesteps"]
     model._n_updates = state["n_updates"]
     model.longest_run = state["longest_run"]
+    model.logger.name_to_value.update(state["logged"])
     _load_abaci(model.batch, state["abaci"])
     # Without a last observation, the library resets the environment.
     model._last_obs = dict(model.batch.observation)
@@ -306,7 +309,7 @@ def _abaci_arrays(batch: AbacusBatch) -> dict[str, npt.NDArray[Any]]:
         "scalars": batch.world.scalars,
         "cells": batch.world.cells,
         "history": batch.world.history,
-        "seen": batch.out.seen,
+        "seen": batch.out.rows,
         "results": batch.out.results,
     }
 

@@ -96,7 +96,7 @@ class Rollouts:
         counts.lengths += finals["steps"].tolist()
         truncated = batch.truncated[ended]
         if truncated.any():
-            final_rows = torch.from_numpy(batch.out.final_seen[: len(ended)][truncated])
+            final_rows = torch.from_numpy(batch.out.final_rows[: len(ended)][truncated])
             self._truncated.append((step, ended[truncated].copy(), final_rows))
 
     def finish(self, network: Network, batch: AbacusBatch, gamma: float, gae_lambda: float) -> None:
@@ -106,7 +106,7 @@ class Rollouts:
         chunks = self.rows.flatten(0, 1).split(CHUNK)
         values = torch.cat([network.values(chunk) for chunk in chunks])
         self.values[:] = values.numpy().reshape(self.steps, self.abaci)
-        next_values = network.values(torch.from_numpy(batch.out.seen)).numpy()
+        next_values = network.values(torch.from_numpy(batch.out.rows)).numpy()
         for step, abaci, rows in self._truncated:
             self.rewards[step, abaci] += gamma * network.values(rows).numpy()
         advantage = np.zeros(self.abaci, np.float32)

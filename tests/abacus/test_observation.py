@@ -42,7 +42,7 @@ def test_coded_observations_are_the_environments(config: AbacusConfig, in_place:
         for key, array in arrays.items():
             assert array.dtype == np.float32
             np.testing.assert_array_equal(array, batch.observation[key])
-        np.testing.assert_array_equal(observation_rows(config.base, *codes), batch.out.seen)
+        np.testing.assert_array_equal(observation_rows(config.base, *codes), batch.out.rows)
         windows = batch.observation["window"]
         np.testing.assert_array_equal(window_codes(config.base, windows), batch.history)
         visibly_illegal = visibly_illegal_actions(config.base)[batch.history[:, -1]]

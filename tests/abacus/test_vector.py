@@ -211,7 +211,7 @@ def test_without_copies_arrays_are_the_batchs_own_and_read_only() -> None:
     for array in given:
         assert not array.flags.writeable
     window = given[3]
-    assert np.shares_memory(window, envs.batch.out.seen)
+    assert np.shares_memory(window, envs.batch.out.rows)
     kept = window.copy()
     envs.step(np.full(3, Action.RIGHT))
     assert not np.array_equal(window, kept)

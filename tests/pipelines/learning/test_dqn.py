@@ -1,4 +1,4 @@
-"""DQN: masks hold in acting and in the target, it learns a small world, it repeats itself."""
+"""DQN: masks in acting and in the target; it learns a small world; seeds repeat it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from abacus.batch import AbacusBatch
 from abacus.rules import AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.dqn import (
-    PARTS,
+    SCALE,
     AbacusDQN,
     DqnOutcome,
     Rows,
     RowsVecEnv,
     greedy_policy,
-    legal_actions,
     run_dqn,
 )
 from pipelines.learning.policy import AbacusPolicy
-from pipelines.learning.settings import DqnSettings, Schedule, Settings
+from pipelines.learning.settings import PRESETS, DqnSettings, Schedule, Settings
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import Evaluation, training_score
 from tests.pipelines.small_world import FRAMES, WORLD
@@ -44,11 +43,6 @@ SMALL = DqnSettings(
 )
 #: Mistakes do not end episodes here, so that many run out of steps.
 FORGIVING = replace(WORLD, reward=("step", "signpost", "slide", "submit"))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def env_of(world: AbacusConfig = WORLD, *, masked: bool = True, abaci: int = 32) -> RowsVecEnv:
@@ -85,44 +79,28 @@ def random_legal(env: RowsVecEnv, rng: np.random.Generator) -> npt.NDArray[np.in
     return actions
 
 
-# What is seen.
+# Observations.
 
 
-def test_rows_hold_what_the_actor_reads_and_the_masks() -> None:
+def test_rows_hold_the_inputs_of_the_actor_and_the_mask() -> None:
     env, rng = env_of(), np.random.default_rng(0)
     rows, read = env.reset(), env.layout.actor
     for _ in range(200):
         batch = env.venv.batch
-        assert np.array_equal(rows[:, :read] / np.float32(PARTS), batch.out.seen[:, :read])
+        assert np.array_equal(rows[:, :read] / np.float32(SCALE), batch.out.rows[:, :read])
         assert np.array_equal(rows[:, read:] == 1, batch.masks)
         rows, *_ = stepped(env, random_legal(env, rng))
 
 
-def test_without_masks_every_action_is_shown_as_legal() -> None:
+def test_without_masks_every_action_is_marked_as_legal() -> None:
     env = env_of(masked=False)
     rows = env.reset()
     assert not env.venv.action_masks().all()
     assert (rows[:, env.layout.actor :] == 1).all()
 
 
-def test_legal_actions_are_those_of_the_world() -> None:
-    """From records and pictures, where the world can still be asked."""
-    env, rng = env_of(FORGIVING), np.random.default_rng(0)
-    env.reset()
-    met = np.zeros((2, len(Action)), np.bool_)
-    for _ in range(500):
-        env.step(random_legal(env, rng))
-        batch = env.venv.batch
-        legal = legal_actions(batch.scalars, batch.out.seen, batch.config)
-        assert np.array_equal(legal, batch.masks)
-        met[0] |= legal.any(axis=0)
-        met[1] |= ~legal.all(axis=0)
-    assert met[0].all()
-    assert met[1, : Action.SUBMIT].all()
-
-
 def test_a_truncated_episode_keeps_its_own_last_mask() -> None:
-    """Against abaci that stay as they ended."""
+    """Compared with abaci that are not reset when they end."""
     env, rng = env_of(FORGIVING), np.random.default_rng(0)
     env.reset()
     staying = AbacusBatch(FORGIVING, env.num_envs, autoreset=False)
@@ -171,7 +149,7 @@ def test_masked_training_is_legal_and_unmasked_training_is_not() -> None:
 
 
 def test_random_actions_come_in_single_abaci() -> None:
-    """The library throws one die for all of them."""
+    """The library explores in all environments at the same steps."""
     model = model_of()
     rows = rows_env(model).reset()
     greedy, _ = model.predict(rows, deterministic=True)
@@ -195,7 +173,7 @@ def constant_values(model: AbacusDQN, values: list[float]) -> None:
 
 
 def learned_value(*, masked: bool, end: str = "none") -> float:
-    """What one transition, over and over, teaches of its action.
+    """Learn from one transition only, and return the value of its action.
 
     Reward 0.5, discount 0.9; the target's values are 1 to 8 for the actions 0 to 7, and where it
     leads, only the actions 0 and 3 are legal.
@@ -241,8 +219,8 @@ def test_a_truncated_episode_is_bootstrapped_and_a_terminated_one_is_not() -> No
     assert learned_value(masked=True, end="terminated") == pytest.approx(0.5, abs=0.02)
 
 
-def test_what_is_remembered_is_what_happened() -> None:
-    """Rows and masks of the memory against the abaci, step by step."""
+def test_the_replay_buffer_holds_the_transitions_of_the_abaci() -> None:
+    """Rows and masks of the buffer compared with the abaci, step by step."""
     model = model_of(FORGIVING, learning_starts=10**9)
     model.learn(32 * 300)
     memory, twin = model.replay_buffer, env_of(FORGIVING)
@@ -261,10 +239,10 @@ def test_what_is_remembered_is_what_happened() -> None:
     assert memory.timeouts.sum() > 0
 
 
-# The policy that is handed on.
+# The policy.
 
 
-def test_the_policy_does_as_the_network_wherever_it_is_legal() -> None:
+def test_the_policy_has_the_greedy_actions_of_the_q_network() -> None:
     model = model_of()
     model.learn(2000)
     with torch.no_grad():
@@ -275,7 +253,7 @@ def test_the_policy_does_as_the_network_wherever_it_is_legal() -> None:
     env, rng = rows_env(model), np.random.default_rng(0)
     rows = env.reset()
     for _ in range(50):
-        seen, masks = torch.from_numpy(env.venv.batch.out.seen), env.venv.action_masks()
+        seen, masks = torch.from_numpy(env.venv.batch.out.rows), env.venv.action_masks()
         expected, _ = model.predict(rows, deterministic=True)
         assert np.array_equal(policy.log_probs(seen, masks).argmax(dim=1).numpy(), expected)
         rows, *_ = stepped(env, random_legal(env, rng))
@@ -292,21 +270,15 @@ def test_the_network_is_the_actor_of_the_compact_one() -> None:
 
 
 def settings_of(**changes: Any) -> Settings:
-    plain = Settings(
-        preset="alone",
-        base=2,
-        columns=4,
-        max_digits=2,
-        frames=FRAMES,
-        reward="dense",
-        eval_freq=1000,
+    world = AbacusConfig(
+        base=2, columns=4, max_digits=2, frames=FRAMES, reward="dense", start="random"
     )
-    return replace(plain.settled(), **changes)
+    return replace(PRESETS["alone"], world=world, eval_freq=1000, **changes)
 
 
-def graded(*grades: float) -> Any:
-    """An evaluation that knows its results beforehand."""
-    coming = iter(grades)
+def evaluator_with(*accuracies: float) -> Any:
+    """Return an evaluator with given accuracies."""
+    coming = iter(accuracies)
 
     def evaluate(policy: AbacusPolicy, step: int) -> Evaluation:
         return Evaluation(step, next(coming), 0, 0, {}, None, 1.0)
@@ -318,9 +290,9 @@ def weights(policy: AbacusPolicy) -> torch.Tensor:
     return torch.cat([tensor.flatten() for tensor in policy.network.actor.parameters()])  # type: ignore[union-attr]
 
 
-def short_run(seed: int = 0, *grades: float, masked: bool = True) -> DqnOutcome:
+def short_run(seed: int = 0, *accuracies: float, masked: bool = True) -> DqnOutcome:
     settings = settings_of(n_timesteps=2400, seed=seed)
-    return run_dqn(settings, masked, graded(*grades or (0, 0, 0, 0)), SMALL)
+    return run_dqn(settings, masked, evaluator_with(*accuracies or (0, 0, 0, 0)), SMALL)
 
 
 def test_the_best_policy_is_kept_with_the_last() -> None:
@@ -335,7 +307,7 @@ def test_the_best_policy_is_kept_with_the_last() -> None:
 
 def test_the_same_seed_gives_the_same_policy_and_another_seed_another() -> None:
     first = short_run(3)
-    # Nobody else's use of the global generators matters.
+    # The global generator is not used.
     np.random.seed(1)  # noqa: NPY002
     again, other = short_run(3), short_run(4)
     assert torch.equal(weights(first.last), weights(again.last))
@@ -395,19 +367,3 @@ def test_dqn_learns_the_small_world() -> None:
     assert random_accuracy(world) < 0.05
     assert training_score(table, world, 100, 7).accuracy > 0.4
     assert rows_env(model).longest_run > 1
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"n_envs": 0},
-        {"gamma": 1.5},
-        {"exploration_final_eps": -0.1},
-        {"learning_starts": -1},
-        {"buffer_size": 10},
-        {"train_freq": 100},
-    ],
-)
-def test_impossible_settings_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is not allowed"):
-        DqnSettings(**bad)

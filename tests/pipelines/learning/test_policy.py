@@ -1,4 +1,4 @@
-"""The policy: masked, bounded, and the same behind each of its faces."""
+"""The policy: masked, bounded, and consistent over its methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.learning.policy import (
     entropy,
     masked_log_probs,
     new_policy,
-    sampled,
+    sample,
 )
 
 
@@ -43,19 +43,19 @@ def test_masked_actions_have_probability_zero_and_are_never_sampled() -> None:
     log_probs = masked_log_probs(30 * torch.randn(2000, 8), masks)
     assert (log_probs.exp()[~masks] == 0).all()
     for _ in range(20):
-        assert masks[torch.arange(2000), sampled(log_probs)].all()
+        assert masks[torch.arange(2000), sample(log_probs)].all()
 
 
 def test_sampling_follows_the_probabilities() -> None:
     torch.manual_seed(0)
     probabilities = torch.tensor([0.5, 0.25, 0.125, 0.125])
-    drawn = sampled(probabilities.log().expand(40_000, 4))
+    drawn = sample(probabilities.log().expand(40_000, 4))
     shares = torch.bincount(drawn, minlength=4) / 40_000
     assert torch.allclose(shares, probabilities, atol=0.01)
 
 
 def test_everything_is_finite_at_the_bound_of_the_logits() -> None:
-    """What makes it safe to skip the library's checks."""
+    """Therefore the library's checks can be skipped."""
     logits = torch.tensor([[30.0, -30.0] * 4]).requires_grad_()
     masks = torch.tensor([[True, True] + [False] * 6])
     log_probs = masked_log_probs(logits, masks)
@@ -71,7 +71,7 @@ def test_the_entropy_is_that_of_the_legal_actions() -> None:
     assert float(entropy(masked_log_probs(torch.zeros(1, 8), masks))) == pytest.approx(np.log(4))
 
 
-def test_the_library_s_distribution_says_the_same(policy: AbacusPolicy, batch: AbacusBatch) -> None:
+def test_the_distribution_of_the_library_agrees(policy: AbacusPolicy, batch: AbacusBatch) -> None:
     tensors, _ = policy.obs_to_tensor(seen_by(batch))
     masks = batch.masks.copy()
     ours = policy.log_probs(tensors, masks).exp()
@@ -86,7 +86,7 @@ def test_the_library_s_distribution_says_the_same(policy: AbacusPolicy, batch: A
 
 def test_rows_and_observations_are_the_same_input(policy: AbacusPolicy, batch: AbacusBatch) -> None:
     tensors, _ = policy.obs_to_tensor(seen_by(batch))
-    rows = torch.from_numpy(batch.out.seen)
+    rows = torch.from_numpy(batch.out.rows)
     assert torch.equal(policy.log_probs(tensors), policy.log_probs(rows))
 
 

@@ -41,7 +41,7 @@ def run_stepwise(policy: AbacusPolicy, batch: AbacusBatch) -> list[tuple[int, ..
     """Return (steps, solved, done, end) of each abacus, with a network call for every step."""
     ended: dict[int, tuple[int, ...]] = {}
     while len(ended) < batch.num_envs:
-        rows = torch.from_numpy(batch.out.seen)
+        rows = torch.from_numpy(batch.out.rows)
         with torch.no_grad():
             actions = policy.log_probs(rows, batch.masks.copy()).argmax(dim=1).numpy()
         batch.step(actions)
