@@ -22,66 +22,27 @@ from tqdm import tqdm
 
 from pipelines.job.command_line import EXIT_INTERRUPTED, argument, option, relative_path, run
 from pipelines.learning.named_policies import find_policy
-from pipelines.scoring.operations import SETS
 from pipelines.scoring.protocol import Request, evaluate_policy
 from pipelines.scoring.report import Report, findings_of
 
 EXAMPLE = "python -m pipelines.evaluate runs/first --digits 1 2 4 8 16 --n-operations 1e5"
-DIGITS = (1, 2, 4, 8, 16, 32, 64, 128, 1_000, 10_000)
-NO_SETS = "none"
 #: Default folder of reports.
 REPORTS = Path("runs") / "evaluations"
 
 
 @dataclass(frozen=True)
-class Options:
-    """The command line."""
+class Options(Request):
+    """The command line: what to evaluate of which policy, and where the report goes."""
 
     policy: str | None = argument("the policy (default: the one that comes with the project)", None)
     trust: bool = option(False, "load a zip, which can run code of its author")
-    digits: tuple[int, ...] = option(DIGITS, "digits of both operands, one or more lengths")
-    n_operations: int = option(100_000, "operations of each length up to 16 digits")
-    n_long_operations: int | None = option(
-        None, "operations of each longer length (default: fewer, for equal time, at least 100)"
-    )
-    columns: int | None = option(None, "columns (default: 20, or more where operands need them)")
-    sets: tuple[str, ...] = option(tuple(SETS), "adversarial sets, or 'none'")
-    n_set_operations: int = option(10_000, "operations of each adversarial set")
-    set_digits: int = option(16, "digits of the longest operands in the adversarial sets")
-    n_episodes: int = option(20, "episodes for the runs of operations; 0 for none")
-    run_limit: int = option(2_000, "operations after which a run ends")
-    logs: tuple[Path, ...] = option((), "folders of runs, or CSV files, for learning curves")
-    n_errors: int = option(2_000, "errors of each length to analyse")
-    replay: tuple[str, ...] = option((), "decimal expressions to replay, such as 1234+567")
-    certificate: bool = option(True, "check every observation that the algorithm can meet")
     base: int | None = option(None, "base of a policy that does not define it (default: 5)")
     frames: int | None = option(None, "frames of a policy that does not define them (default: 3)")
-    seed: int = option(0, "random seed")
     output: Path | None = option(None, "folder of the report (default: one in runs/evaluations)")
-
-    def request(self) -> Request:
-        """Return the request of the evaluation."""
-        return Request(
-            digits=self.digits,
-            operations=self.n_operations,
-            long_operations=self.n_long_operations,
-            columns=self.columns,
-            sets=() if self.sets == (NO_SETS,) else self.sets,
-            set_operations=self.n_set_operations,
-            set_digits=self.set_digits,
-            episodes=self.n_episodes,
-            run_limit=self.run_limit,
-            logs=self.logs,
-            analysed=self.n_errors,
-            replays=self.replay,
-            certificate=self.certificate,
-            seed=self.seed,
-        )
 
 
 def main(options: Options) -> int:
     """Evaluate, print the findings, and write the report."""
-    request = options.request()
     policy = find_policy(
         options.policy,
         trust=options.trust,
@@ -90,7 +51,7 @@ def main(options: Options) -> int:
         seed=options.seed,
     )
     began = time.perf_counter()
-    results = evaluate_policy(policy, request, _print_above_bar)
+    results = evaluate_policy(policy, options, _print_above_bar)
     settings = _plain(asdict(options)) | {"seconds": round(time.perf_counter() - began, 1)}
     about = {name: getattr(policy, name) for name in ("name", "kind", "base", "frames")}
     report = Report(about | {"weights": policy.digest}, settings, results)

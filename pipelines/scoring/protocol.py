@@ -21,10 +21,11 @@ from abacus.tasks import numeral, parse_expression, value_of
 from oracle.exact.certificate import Certificate, certify
 from oracle.exact.complete_set import MAX_FRAMES, complete_set
 from oracle.expert import expert_actions
-from pipelines.job.command_line import relative_path
+from pipelines.job.command_line import option, relative_path
 from pipelines.scoring.errors import ErrorAnalysis, analyse
 from pipelines.scoring.operations import (
     PAPER_DIGITS,
+    SETS,
     OperationSet,
     adversarial_operations,
     check_fit,
@@ -46,6 +47,7 @@ MOST_REPLAY_STEPS = 1_500
 FEWEST_OPERATIONS = 100
 #: Errors are analysed step by step: few of those of long operands.
 LONG_DIGITS, LONG_ANALYSED = 128, 20
+NO_SETS = "none"
 #: Name of all adversarial sets together.
 ADVERSARIAL = "adversarial sets"
 
@@ -242,33 +244,39 @@ def _replay_step(batch: AbacusBatch, before: Any, action: int, expert: int) -> R
 
 @dataclass(frozen=True)
 class Request:
-    """Parts and sizes of an evaluation."""
+    """Parts and sizes of an evaluation, as flags of `pipelines.evaluate`."""
 
-    digits: tuple[int, ...]
-    operations: int
-    long_operations: int | None = None
-    columns: int | None = None
-    sets: tuple[str, ...] = ()
-    set_operations: int = 10_000
-    set_digits: int = 16
-    episodes: int = 20
-    run_limit: int = 2_000
-    logs: tuple[Path, ...] = ()
-    analysed: int = 2_000
-    replays: tuple[str, ...] = ()
-    certificate: bool = True
-    seed: int = 0
+    digits: tuple[int, ...] = option(
+        (1, 2, 4, 8, 16, 32, 64, 128, 1_000, 10_000), "digits of both operands, one or more lengths"
+    )
+    n_operations: int = option(100_000, "operations of each length up to 16 digits")
+    n_long_operations: int | None = option(
+        None, "operations of each longer length (default: fewer, for equal time, at least 100)"
+    )
+    columns: int | None = option(None, "columns (default: 20, or more where operands need them)")
+    sets: tuple[str, ...] = option(tuple(SETS), f"adversarial sets, or '{NO_SETS}'")
+    n_set_operations: int = option(10_000, "operations of each adversarial set")
+    set_digits: int = option(16, "digits of the longest operands in the adversarial sets")
+    n_episodes: int = option(20, "episodes for the runs of operations; 0 for none")
+    run_limit: int = option(2_000, "operations after which a run ends")
+    logs: tuple[Path, ...] = option((), "folders of runs, or CSV files, for learning curves")
+    n_errors: int = option(2_000, "errors of each length to analyse")
+    replay: tuple[str, ...] = option((), "decimal expressions to replay, such as 1234+567")
+    certificate: bool = option(True, "check every observation that the algorithm can meet")
+    seed: int = option(0, "random seed")
 
     def __post_init__(self) -> None:
-        for name in ("operations", "long_operations", "set_operations", "run_limit"):
+        if self.sets == (NO_SETS,):
+            object.__setattr__(self, "sets", ())
+        for name in ("n_operations", "n_long_operations", "n_set_operations", "run_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value} is not allowed: give 1 or more")
-        for name in ("episodes", "analysed"):
+        for name in ("n_episodes", "n_errors", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
-        if len(self.replays) > MOST_REPLAYS:
-            raise ValueError(f"{len(self.replays)} replays: give at most {MOST_REPLAYS}")
+        if len(self.replay) > MOST_REPLAYS:
+            raise ValueError(f"{len(self.replay)} replays: give at most {MOST_REPLAYS}")
         check_sets(self.sets)
         for digits in self.digits:
             check_fit(digits, self.columns)
@@ -278,11 +286,11 @@ class Request:
     def operations_of(self, digits: int) -> int:
         """Return the number of operations of a length: fewer beyond 16 digits, for equal time."""
         if digits <= PAPER_DIGITS:
-            return self.operations
-        if self.long_operations is not None:
-            return self.long_operations
-        shorter = self.operations * PAPER_DIGITS // digits
-        return min(self.operations, max(FEWEST_OPERATIONS, shorter))
+            return self.n_operations
+        if self.n_long_operations is not None:
+            return self.n_long_operations
+        fewer = self.n_operations * PAPER_DIGITS // digits
+        return min(self.n_operations, max(FEWEST_OPERATIONS, fewer))
 
 
 @dataclass
@@ -325,7 +333,7 @@ class _Evaluation:
         results.curves = [read_curve(path) for path in request.logs]
         results.replays = [
             expression_replay(policy.player, expression, policy.base, policy.frames)
-            for expression in request.replays
+            for expression in request.replay
         ]
         try:
             self._certify()
@@ -361,12 +369,12 @@ class _Evaluation:
     def _attack(self) -> None:
         digits, base = self.request.set_digits, self.policy.base
         for name in self.request.sets:
-            score = Score(name, digits + 1, self.request.set_operations)
+            score = Score(name, digits + 1, self.request.n_set_operations)
             sampler = partial(adversarial_operations, name, digits=digits, base=base)
             self._measure(score, self.results.adversarial, sampler)
 
     def _measure(self, score: Score, scores: list[Score], sampler: Sampler) -> None:
-        most = self.request.analysed
+        most = self.request.n_errors
         failures = Failures(most if score.digits <= LONG_DIGITS else min(most, LONG_ANALYSED))
         scores.append(score)
         self._failures.append((score, failures))
@@ -386,10 +394,10 @@ class _Evaluation:
     def _run_episodes(self) -> None:
         request = self.request
         world = AbacusConfig(base=self.policy.base, frames=self.policy.frames)
-        for operations in get_args(Operations) if request.episodes else ():
-            runs = Runs(operations, request.run_limit, request.episodes)
+        for operations in get_args(Operations) if request.n_episodes else ():
+            runs = Runs(operations, request.run_limit, request.n_episodes)
             self.results.runs.append(runs)
-            with self._bar(f"runs, {operations}", request.episodes) as bar:
+            with self._bar(f"runs, {operations}", request.n_episodes) as bar:
                 measure_runs(self.policy.player, runs, world, request.seed, bar.update)
             self._log(f"runs, {operations}: longest {runs.longest:,}, median {runs.median:,.0f}")
 

@@ -1,4 +1,4 @@
-"""The evaluate job: its report, its exit status, its one-line mistakes."""
+"""The evaluate command: its report, its exit status, its one-line messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def status(*words: str) -> int:
     return run(evaluate.main, evaluate.Options, evaluate.__doc__, evaluate.EXAMPLE, list(words))
 
 
-def test_the_teacher(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_report_of_the_expert(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log = tmp_path / "first.csv"
     log.write_text("time/total_timesteps,rollout/accuracy\n100,0.5\n")
     words = ["--replay", "5+7", "--logs", str(log), "--output", str(tmp_path / "report")]
@@ -43,7 +43,7 @@ def test_the_teacher(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert content["replays"][0]["truth"] == "110"  # 12 in base 3
 
 
-def test_a_run_that_knows_its_layout(tmp_path: Path) -> None:
+def test_a_run_defines_its_base_and_frames(tmp_path: Path) -> None:
     save_policy(new_policy("compact", 3, 2), tmp_path / "run" / "best")
     words = [*SMALL[:-4], "--sets", "none", "--no-certificate"]
     assert status(str(tmp_path / "run"), *words, "--output", str(tmp_path)) == 0
@@ -57,7 +57,7 @@ def test_a_run_that_knows_its_layout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--n-operations", "0"], "operations=0 is not allowed: give 1 or more"),
+        (["--n-operations", "0"], "n_operations=0 is not allowed: give 1 or more"),
         (["--sets", "ones"], "set 'ones' is not known: give some of full-carries"),
         (["--columns", "3"], "operands of 3 digits do not fit on 3 columns"),
         (["--base", "11"], "base=11 is not allowed"),
@@ -67,17 +67,17 @@ def test_a_run_that_knows_its_layout(tmp_path: Path) -> None:
         (["--logs", "no/such/run"], "holds no log"),
     ],
 )
-def test_mistakes_end_in_one_line_and_write_nothing(
+def test_a_bad_argument_ends_in_one_line_and_writes_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
 ) -> None:
     assert status("teacher", *SMALL, *words, "--output", str(tmp_path / "report")) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
     assert not (tmp_path / "report").exists()
 
 
-def test_ctrl_c_gives_what_there_is(tmp_path: Path) -> None:
+def test_ctrl_c_writes_the_finished_parts(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "pipelines.evaluate", "teacher", "--base", "3", "--frames", "2",
         "--digits", "1", "2000", "--n-operations", "2000", "--n-long-operations", "100000",
@@ -93,8 +93,8 @@ def test_ctrl_c_gives_what_there_is(tmp_path: Path) -> None:
     assert job.stderr is not None
     assert job.stderr.readline().startswith("1 digit: 0 errors in 2,000 operations")
     job.send_signal(signal.SIGINT)
-    printed, told = job.communicate(timeout=60)
-    assert job.returncode == 130, told
+    printed, errors = job.communicate(timeout=60)
+    assert job.returncode == 130, errors
     assert "Stopped before the end" in printed
     content = json.loads((tmp_path / "report.json").read_text())
     assert content["complete"] is False

@@ -22,14 +22,14 @@ from pipelines.scoring.scores import Failures, Score, measure
 
 SMALL = Request(
     digits=(1, 3),
-    operations=40,
+    n_operations=40,
     sets=("zeros", "full-borrows"),
-    set_operations=30,
+    n_set_operations=30,
     set_digits=4,
-    episodes=2,
+    n_episodes=2,
     run_limit=3,
     certificate=False,
-    replays=("12+30-5",),
+    replay=("12+30-5",),
 )
 
 
@@ -85,7 +85,7 @@ def test_an_interrupted_evaluation_returns_the_finished_parts(
 
 def test_wrong_operations_are_analysed_and_replayed() -> None:
     policy = replace(find_policy("random"), player=random_player(0))
-    results = evaluate_policy(policy, replace(SMALL, analysed=5, episodes=0))
+    results = evaluate_policy(policy, replace(SMALL, n_errors=5, n_episodes=0))
     assert [analysis.name for analysis in results.errors][-1] == "adversarial sets"
     for analysis in results.errors[:-1]:
         assert analysis.analysed == 5 < analysis.failures
@@ -96,7 +96,7 @@ def test_wrong_operations_are_analysed_and_replayed() -> None:
 def test_the_same_seed_draws_the_same_operations() -> None:
     def drawn(request: Request) -> list[tuple[str, int, int]]:
         policy = replace(find_policy("random"), player=random_player(0))
-        results = evaluate_policy(policy, replace(request, sets=(), episodes=0))
+        results = evaluate_policy(policy, replace(request, sets=(), n_episodes=0))
         return [(s.name, s.errors, s.wrong_results) for s in results.generalisation]
 
     assert drawn(SMALL) == drawn(SMALL)
@@ -122,14 +122,15 @@ def test_memory_does_not_grow_with_the_operations(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"operations": 0}, "operations=0 is not allowed: give 1 or more"),
-        ({"set_operations": 0}, "set_operations=0"),
-        ({"long_operations": 0}, "long_operations=0"),
-        ({"episodes": -1}, "episodes=-1"),
+        ({"n_operations": 0}, "n_operations=0 is not allowed: give 1 or more"),
+        ({"n_set_operations": 0}, "n_set_operations=0"),
+        ({"n_long_operations": 0}, "n_long_operations=0"),
+        ({"n_episodes": -1}, "n_episodes=-1"),
+        ({"seed": -1}, "seed=-1 is not allowed: give 0 or more"),
         ({"sets": ("zeros", "ones")}, "set 'ones' is not known"),
         ({"columns": 3}, "operands of 3 digits do not fit on 3 columns"),
         ({"digits": (0,)}, "digits=0"),
-        ({"replays": ("1+1",) * 11}, "11 replays: give at most 10"),
+        ({"replay": ("1+1",) * 11}, "11 replays: give at most 10"),
     ],
 )
 def test_bad_requests_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -139,20 +140,20 @@ def test_bad_requests_are_refused(changes: dict[str, Any], message: str) -> None
 
 def test_a_replay_below_zero_is_refused(expert: NamedPolicy) -> None:
     with pytest.raises(ValueError, match="goes below zero"):
-        evaluate_policy(expert, replace(SMALL, replays=("3-5",)))
+        evaluate_policy(expert, replace(SMALL, replay=("3-5",)))
 
 
 def test_longer_operands_get_fewer_operations() -> None:
-    request = Request(digits=(1,), operations=100_000)
+    request = Request(digits=(1,), n_operations=100_000)
     asked = {digits: request.operations_of(digits) for digits in (1, 16, 32, 128, 1_000, 10_000)}
     assert asked == {1: 100_000, 16: 100_000, 32: 50_000, 128: 12_500, 1_000: 1_600, 10_000: 160}
-    assert replace(request, long_operations=7).operations_of(32) == 7
-    assert replace(request, operations=50).operations_of(10_000) == 50
+    assert replace(request, n_long_operations=7).operations_of(32) == 7
+    assert replace(request, n_operations=50).operations_of(10_000) == 50
 
 
 def test_only_adversarial_operations_can_be_replayed() -> None:
     """Short operations of a set with room for long operands."""
-    request = replace(SMALL, digits=(), episodes=0, sets=("zeros",), set_digits=16)
+    request = replace(SMALL, digits=(), n_episodes=0, sets=("zeros",), set_digits=16)
     results = evaluate_policy(find_policy("random"), request)
     assert sum(not replay.right for replay in results.replays) >= 3
 

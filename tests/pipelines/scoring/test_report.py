@@ -24,12 +24,12 @@ ABOUT = {"name": "<b>policy</b> & co", "kind": "test", "base": 5, "frames": 3, "
 def results() -> Results:
     request = Request(
         digits=(2, 16),
-        operations=20,
+        n_operations=20,
         sets=("zeros",),
-        set_operations=20,
-        episodes=2,
+        n_set_operations=20,
+        n_episodes=2,
         run_limit=3,
-        analysed=10,
+        n_errors=10,
         certificate=False,
     )
     results = evaluate_policy(find_policy("random"), request)

@@ -25,11 +25,15 @@ CELLS = """[...document.querySelectorAll("table[data-key='KEY'] tr")].map(
 @pytest.fixture(scope="module")
 def results() -> Results:
     """One right operation, from the teacher, and some wrong ones."""
-    teacher, request = find_policy("teacher"), Request(digits=(2,), operations=4, episodes=0)
-    results = evaluate_policy(teacher, replace(request, replays=("12+30-5",), certificate=False))
+    request = Request(
+        digits=(2,), n_operations=4, sets=(), n_episodes=0, replay=("12+30-5",), certificate=False
+    )
+    results = evaluate_policy(find_policy("teacher"), request)
     wrong = replace(find_policy("random"), player=random_player(0))
-    request = Request(digits=(2, 16), operations=20, sets=("zeros",), set_operations=10, episodes=2)
-    others = evaluate_policy(wrong, replace(request, run_limit=3, certificate=False))
+    request = replace(request, digits=(2, 16), n_operations=20, sets=("zeros",), replay=())
+    others = evaluate_policy(
+        wrong, replace(request, n_set_operations=10, n_episodes=2, run_limit=3)
+    )
     others.replays = [results.replays[0], *others.replays[:3]]
     return others
 

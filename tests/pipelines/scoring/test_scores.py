@@ -285,9 +285,10 @@ def test_training_and_evaluate_give_the_same_error_rate() -> None:
     table = GreedyTable(answers, BASE, FRAMES)
     request = Request(
         digits=(16,),
-        operations=300,
-        episodes=0,
-        analysed=0,
+        n_operations=300,
+        sets=(),
+        n_episodes=0,
+        n_errors=0,
         certificate=False,
         seed=EVALUATION_SEED,
     )
