@@ -1,10 +1,10 @@
-"""How much supervision does an agent need? Trains the cells of a grid and says what they show.
+"""Run the study: train the cells of a grid, store their records, write tables and figures.
 
-Every finished cell is a record in the store, and is never run again: a study that was killed goes
-on when it is started again, a larger grid adds to what there is. --status shows how far it is.
-Tables and figures are written beside the records.
+How much supervision does an agent need? A cell with a record in the store is not run again: the
+same command resumes a study that was killed, and a larger grid adds to the store. --status shows
+the progress. Tables and figures are written beside the records.
 
-With --scheduler the cells are run by a Dask cluster: start `dask scheduler`, and on each machine
+With --scheduler a Dask cluster runs the cells: start `dask scheduler`, and on each machine
 `dask worker ADDRESS --nthreads 1 --nworkers N`.
 """
 
@@ -22,17 +22,18 @@ from tqdm import tqdm
 from pipelines.experiments.cells import WorkFolder, run_cell, settings_of
 from pipelines.experiments.engines import DaskCluster, Done, Engine, LocalProcesses
 from pipelines.experiments.grid import Grid
-from pipelines.experiments.records import Cell, Record
+from pipelines.experiments.records import SCORING_VERSION, Cell
 from pipelines.experiments.report import write_report
 from pipelines.experiments.store import (
     Running,
     Store,
     being_written,
+    older_records,
     open_store,
     read_store,
     status_lines,
 )
-from pipelines.job.command_line import EXIT_INTERRUPTED, option, run, shown_path
+from pipelines.job.command_line import EXIT_INTERRUPTED, option, relative_path, run
 from pipelines.learning.cloning_data import recorded_file
 
 EXAMPLE = "python -m pipelines.study --workers 2"
@@ -41,25 +42,25 @@ GRID = Path(__file__).parent / "experiments" / "grids" / "study.json"
 
 @dataclass(frozen=True)
 class Options:
-    """What to study, where, and by whom."""
+    """Options of the study."""
 
     grid: Path = option(GRID, "file of the grid")
     comparisons: tuple[str, ...] = option((), "comparisons of the grid to run (default: all)")
     store: Path = option(Path("results/study"), "folder of records, tables and figures")
-    work_folder: Path = option(Path("runs/study"), "folder of clones, and of runs under way")
+    work_folder: Path = option(Path("runs/study"), "folder of clones and of unfinished runs")
     workers: int = option(2, "processes of this machine")
     scheduler: str | None = option(None, "address of a Dask scheduler to run the cells")
-    status: bool = option(False, "say what is done, and run nothing")
-    report_only: bool = option(False, "write tables and figures of what is done, and run nothing")
+    status: bool = option(False, "show the progress, and run nothing")
+    report_only: bool = option(False, "write tables and figures of the records, and run nothing")
     progress: bool = option(sys.stderr.isatty(), "show a progress bar")
 
 
 def main(options: Options, argv: Sequence[str] | None = None) -> int:
-    """Runs what is left of a study."""
+    """Run the cells that have no record, and write the report."""
     if options.workers < 1:
         raise ValueError(f"workers={options.workers} is not allowed: give 1 or more")
     grid = Grid.load(options.grid)
-    cells = chosen_cells(grid, options.comparisons)
+    cells = grid.cells_of(options.comparisons)
     work = WorkFolder(options.work_folder)
     if options.status:
         contents = read_store(options.store)
@@ -71,28 +72,26 @@ def main(options: Options, argv: Sequence[str] | None = None) -> int:
         if status:
             return status
     contents = read_store(options.store)
-    # Of the whole grid, also where some comparisons were run now: there is one report of a store.
-    records = [contents.records[cell.key] for cell in grid.cells if cell.key in contents.records]
+    # The report of a store covers the whole grid, even if some comparisons alone were run now.
+    records = contents.records_of(grid.cells)
     if not records:
-        raise ValueError(f"{shown_path(options.store)} has no records of this grid yet")
+        raise ValueError(f"{relative_path(options.store)} has no records of this grid yet")
+    current = contents.of_version(grid.cells, SCORING_VERSION)
+    used = records[0].cell.scoring_version
+    if used != SCORING_VERSION and current:
+        print(
+            f"the report has the {len(records)} records of scoring version {used}; the "
+            f"{len(current)} of version {SCORING_VERSION} are left out until they are as many"
+        )
     for path in write_report(records, options.store, _command(argv)):
-        print(f"written: {shown_path(path)}")
+        print(f"written: {relative_path(path)}")
     return 1 if any(cell.key in contents.failures for cell in cells) else 0
 
 
 def _command(argv: Sequence[str] | None) -> str:
-    """The command that runs what is reported, whether it was run now or before."""
+    """Return the command that runs the reported cells, for the report."""
     words = [word for word in (argv or sys.argv[1:]) if word != "--report-only"]
     return shlex.join(["python", "-m", "pipelines.study", *words])
-
-
-def chosen_cells(grid: Grid, comparisons: Sequence[str]) -> list[Cell]:
-    """The cells of a grid, or of some of its comparisons."""
-    known = sorted({cell.comparison for cell in grid.cells})
-    for name in comparisons:
-        if name not in known:
-            raise ValueError(f"comparison {name!r} is not in the grid: give {', '.join(known)}")
-    return [cell for cell in grid.cells if cell.comparison in (comparisons or known)]
 
 
 def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
@@ -103,29 +102,28 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
         print(f"{len(cells)} cells, {len(cells) - len(left)} done already")
         if not left:
             return 0
+        for line in older_records(left, store.contents):
+            print(line)
         engine: Engine = (
             DaskCluster(options.scheduler) if options.scheduler else LocalProcesses(options.workers)
         )
         print(
             f"{len(left)} cells left, {engine.workers} at a time; results go to "
-            f"{shown_path(options.store)}"
+            f"{relative_path(options.store)}"
         )
         _record_demonstrations(left)
         try:
             _run_left(engine, left, store, work, progress=options.progress)
         except KeyboardInterrupt:
-            print(
-                "interrupted; what is done is kept, the same command goes on from there",
-                file=sys.stderr,
-            )
+            print("interrupted; records are kept, the same command resumes", file=sys.stderr)
             return EXIT_INTERRUPTED
     return 0
 
 
 def _record_demonstrations(cells: list[Cell]) -> None:
-    """Recorded before there are workers, who would all want to."""
-    wanted = [settings_of(cell) for cell in cells if cell.demonstrations]
-    files = {settings.recipe().file_name: settings for settings in wanted}
+    """Record demonstrations before the workers start, each of which would record them."""
+    needed = [settings_of(cell) for cell in cells if cell.demonstrations]
+    files = {settings.recipe().file_name: settings for settings in needed}
     for settings in files.values():
         recorded_file(settings, print)
 
@@ -138,23 +136,20 @@ def _run_left(
         for done in engine.run(partial(run_cell, work=work), left, running.add):
             if done.record is not None:
                 store.add(done.record)
-                work.forget(done.cell)
+                work.remove(done.cell)
             else:
                 store.add_failure(done.cell, done.error or "")
             running.remove(done.cell)
             bar.update()
-            tqdm.write(f"{len(store.contents.records)}: {done_line(done)}", file=sys.stdout)
+            line = f"{len(store.contents.records)}: {done.cell.name}: {_result(done)}"
+            tqdm.write(line, file=sys.stdout)
             sys.stdout.flush()
 
 
-def done_line(done: Done) -> str:
-    """A cell and what came of it."""
-    if done.record is None:
-        return f"{done.cell.name}: failed: {done.error}"
-    return f"{done.cell.name}: {_result(done.record)}"
-
-
-def _result(record: Record) -> str:
+def _result(done: Done) -> str:
+    record = done.record
+    if record is None:
+        return f"failed: {done.error}"
     before = "" if record.clone is None else f"{record.clone.accuracy:.2%} -> "
     exact = ", exact" if record.final.exact else ""
     return (

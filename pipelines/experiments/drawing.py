@@ -1,6 +1,6 @@
-"""How the study's figures look, and how they are written: for the screen and for print.
+"""Style of the study's figures: looks, axes, legends, and the files for screen and print.
 
-Colours are Okabe and Ito's; what differs in colour differs in line and marker too, so that a grey
+Colours are Okabe and Ito's. What differs in colour differs in line and marker too, so that a grey
 print can be read.
 """
 
@@ -10,15 +10,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from abacus.reward import LEVELS
 from oracle.files import atomic_write
 from pipelines.experiments.records import Kind
+from pipelines.experiments.statistics import Text
 from pipelines.scoring.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, YELLOW
 
 SCREEN, PRINT = ".png", ".pdf"
@@ -26,7 +29,7 @@ SCREEN_DPI = 200
 FAINT = "#c9ced3"
 STYLE: dict[str, Any] = {
     "font.size": 9,
-    # It comes with matplotlib: the same file on every machine.
+    # Comes with matplotlib: the same file on every machine.
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -40,30 +43,31 @@ STYLE: dict[str, Any] = {
     "grid.linewidth": 0.6,
     "xtick.color": INK,
     "ytick.color": INK,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
     "text.color": INK,
     "legend.frameon": False,
     "legend.handlelength": 3.2,
     "figure.titlesize": 10,
-    # Letters that a publisher can embed, not outlines.
+    # Embed letters, not outlines.
     "pdf.fonttype": 42,
 }
-#: Room between the smallest power of ten that is shown and zero, in powers of ten.
+#: Distance between zero and the smallest power of ten on an axis, in powers of ten.
 _ZERO_GAP = 0.8
+#: Room for markers at the ends of an axis, in powers of ten.
 _MARGIN = 0.35
-#: A power of ten may come out of the logarithm a hair too high or too low.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Look:
-    """A line's colour, marker and dashes."""
+    """Colour, marker and dashes of a line."""
 
     colour: str
     marker: str
     dashes: Any
 
     def line(self) -> dict[str, Any]:
-        """What `plot` is given."""
+        """Return the keyword arguments of `plot`."""
         return {
             "color": self.colour,
             "marker": self.marker,
@@ -85,16 +89,17 @@ LOOKS = (
 
 
 def look_of(kind: Kind) -> Look:
-    """The same level looks the same in every figure."""
-    levels = list(LEVELS)
+    """Return the look of a kind of supervision, the same in every figure."""
+    levels, operations = list(LEVELS), ("both", "add", "subtract")
     if kind.reward in levels:
-        return LOOKS[1 + levels.index(kind.reward)]
+        place = 1 + levels.index(kind.reward) + operations.index(kind.operations)
+        return LOOKS[place % len(LOOKS)]
     return LOOKS[0] if kind.arm == "cloning" else LOOKS[-1]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure on disk, with what it shows in words."""
+    """Files of a figure, with its description in words."""
 
     key: str
     title: str
@@ -102,7 +107,7 @@ class Picture:
     files: tuple[Path, ...]
 
 
-def drawn(
+def write_figure(
     folder: Path,
     key: str,
     title: str,
@@ -110,123 +115,99 @@ def drawn(
     size: tuple[float, float],
     draw: Callable[[Figure], None],
 ) -> Picture:
-    """Draws a figure and writes it for screen and print; the same data make the same files."""
+    """Draw a figure and write it for screen and print; the same data make the same files."""
     style: Any = STYLE
     with mpl.rc_context(style):
-        figure = Figure(figsize=size, layout="constrained")
-        figure.suptitle(title, x=0.01, ha="left")
+        figure = new_figure(title, size)
         draw(figure)
-        files = folder / f"{key}{SCREEN}", folder / f"{key}{PRINT}"
-        # Without a date, and without the version of what wrote it.
+        screen, paper = folder / f"{key}{SCREEN}", folder / f"{key}{PRINT}"
+        # Without dates and versions, which would make every file another one.
         bare: Any = {"Software": None}
         atomic_write(
-            files[0],
-            lambda file: figure.savefig(file, format="png", dpi=SCREEN_DPI, metadata=bare),
+            screen, lambda file: figure.savefig(file, format="png", dpi=SCREEN_DPI, metadata=bare)
         )
-        # Laid out once, the same on both.
+        # Keep the layout of the first file.
         figure.set_layout_engine("none")
         undated: Any = {"CreationDate": None, "Creator": None, "Producer": None}
-        atomic_write(files[1], lambda file: figure.savefig(file, format="pdf", metadata=undated))
-    return Picture(key, title, alt, files)
+        atomic_write(paper, lambda file: figure.savefig(file, format="pdf", metadata=undated))
+    return Picture(key, title, alt, (screen, paper))
 
 
-@dataclass(frozen=True)
-class BrokenLog:
-    """A logarithmic axis that shows zero too, in a place of its own beyond a break.
-
-    Places are powers of ten: what is drawn is drawn at `place(value)`.
-    """
-
-    #: The least and the greatest value above zero, as powers of ten.
-    least: float
-    greatest: float
-    has_zero: bool
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> BrokenLog:
-        """An axis that has room for all values, which are 0 or more."""
-        found = list(values)
-        powers = [math.log10(value) for value in found if value > 0] or [0.0]
-        return cls(min(powers), max(powers), any(value <= 0 for value in found))
-
-    @property
-    def smallest(self) -> int:
-        """The power of ten that the break lies below."""
-        return math.floor(self.least + _ROUNDING)
-
-    @property
-    def zero(self) -> float:
-        """Where zero is drawn."""
-        return self.smallest - _ZERO_GAP
-
-    def place(self, value: float) -> float:
-        """Where a value is drawn."""
-        return math.log10(value) if value > 0 else self.zero
-
-    def places(self, values: Iterable[float]) -> list[float]:
-        """Where values are drawn."""
-        return [self.place(value) for value in values]
-
-    def ticks(self, shown: Callable[[float], str]) -> tuple[list[float], list[str]]:
-        """Zero and powers of ten; every second or third one where there are many."""
-        greatest = math.ceil(self.greatest - _ROUNDING)
-        apart = 1 + (greatest - self.smallest) // 7
-        low, high = self.limits
-        powers = [p for p in range(self.smallest, greatest + 1, apart) if low <= p <= high]
-        places = [*([self.zero] if self.has_zero else []), *powers]
-        return places, [*(["0"] if self.has_zero else []), *(shown(10.0**p) for p in powers)]
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The ends of the axis, with a margin for markers."""
-        return (self.zero if self.has_zero else self.least) - _MARGIN, self.greatest + _MARGIN
-
-    def on_x(self, axes: Axes, shown: Callable[[float], str]) -> None:
-        """Makes it the horizontal axis."""
-        axes.set_xticks(*self.ticks(shown))
-        axes.set_xlim(*self.limits)
-        if self.has_zero:
-            axes.axvline(self.smallest - _ZERO_GAP / 2, color=INK, linewidth=0.7, linestyle=":")
-
-    def on_y(self, axes: Axes, shown: Callable[[float], str]) -> None:
-        """Makes it the vertical axis."""
-        axes.set_yticks(*self.ticks(shown))
-        axes.set_ylim(*self.limits)
-        if self.has_zero:
-            axes.axhline(self.smallest - _ZERO_GAP / 2, color=INK, linewidth=0.7, linestyle=":")
+def new_figure(title: str, size: tuple[float, float]) -> Figure:
+    """Return an empty figure with its title, which is wrapped at the figure's edge."""
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", wrap=True)
+    return figure
 
 
-def plain(value: float) -> str:
-    """A tick of a count: `10,000`; of less than 1: `0.01`."""
+def logarithmic(axes: Axes, which: Literal["x", "y"], values: Iterable[float], tick: Text) -> None:
+    """Make an axis logarithmic, with room for `values`; zero is shown beyond a dotted line."""
+    values = list(values)
+    powers = [math.log10(value) for value in values if value > 0] or [0.0]
+    # The logarithm of a power of ten may be rounded down.
+    smallest = 10.0 ** math.floor(min(powers) + 1e-9)
+    zero = min(values, default=1.0) <= 0
+    low = -smallest * _MARGIN / _ZERO_GAP if zero else 10 ** (min(powers) - _MARGIN)
+    # Limits first: they end the automatic scaling, which a single value would confuse.
+    axes.set(**{f"{which}lim": (low, 10 ** (max(powers) + _MARGIN))})
+    set_scale = axes.set_xscale if which == "x" else axes.set_yscale
+    if zero:
+        # Linear below the threshold; the length of this part is given in powers of ten.
+        scale: Any = {"linthresh": smallest, "linscale": 0.9 * _ZERO_GAP}
+        set_scale("symlog", **scale)
+        line = axes.axvline if which == "x" else axes.axhline
+        line(smallest / 2, color=INK, linewidth=0.7, linestyle=":")
+    else:
+        set_scale("log")
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(lambda value, place: tick(value))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def shifted(value: float, shift: float) -> float:
+    """Return the value that is drawn beside another by a fraction of a power of ten."""
+    return value * 10**shift if value > 0 else shift
+
+
+def count_tick(value: float) -> str:
+    """Format a count: `10,000`; below 1: `0.01`."""
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
-def short(value: float) -> str:
-    """A tick where there is little room: `10k`."""
+def short_tick(value: float) -> str:
+    """Format a count where there is little room: `10k`, `1M`."""
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
     return f"{value / 1000:,.0f}k" if value >= 1000 else f"{value:.0f}"
 
 
-def in_percent(value: float) -> str:
-    """A tick of a share: `0.1 %`."""
-    return f"{100 * value:g} %"
+def percent_tick(value: float) -> str:
+    """Format a share: `0.1 %`, and `0`."""
+    return f"{100 * value:g} %" if value else "0"
 
 
-def panels(figure: Figure, columns: int, rows: int = 1, alike: bool = True) -> list[list[Axes]]:
-    """Axes by row; alike, those of a row share what they measure."""
+def panels(figure: Figure, columns: int, rows: int = 1, *, shared: bool = True) -> list[list[Axes]]:
+    """Return axes by row; `shared`: with one horizontal axis, and a vertical one for each row."""
     axes: Any = figure.subplots(
-        rows, columns, squeeze=False, sharex=alike, sharey="row" if alike else False
+        rows, columns, squeeze=False, sharex=shared, sharey="row" if shared else False
     )
     return [list(row) for row in axes]
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """A legend under the axes, where it covers nothing."""
-    handles, labels = axes.get_legend_handles_labels()
+def legend_below(figure: Figure, columns: int, marks: Sequence[Line2D] = ()) -> None:
+    """Add a legend under the axes: every labelled line that was drawn, then the given marks."""
+    by_label: dict[str, Line2D] = {}
+    for axes in figure.axes:
+        for line in axes.lines:
+            # matplotlib gives lines without a label one that starts with an underscore.
+            if len(line.get_xydata()) and not str(line.get_label()).startswith("_"):
+                by_label.setdefault(str(line.get_label()), line)
+    handles = [*by_label.values(), *marks]
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
-def said_range(values: Sequence[float], shown: Callable[[float], str]) -> str:
-    """`45 to 98 %`, or `98 %` where all are alike."""
-    low, high = shown(min(values)), shown(max(values))
+def range_text(values: Sequence[float], text: Text) -> str:
+    """Format a range: `45 to 98`, or `98` if all are equal."""
+    low, high = text(min(values)), text(max(values))
     return low if low == high else f"{low} to {high}"

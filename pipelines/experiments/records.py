@@ -1,32 +1,53 @@
-"""What a study asks and what it is answered: cells and their records, as plain values.
+"""Cells and records of the study as plain values, and as a table of pandas for grouping.
 
-A cell is one training run, a record is what came of it. Both are JSON on disk and frozen
-dataclasses here, so that the analysis never touches a policy.
+A cell is one training run, a record its result. Both are JSON on disk and frozen dataclasses here,
+so that the analysis never loads a policy. `frame_of` makes a table with a row for each record; all
+tables and figures group its rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import pandas as pd
 
 from abacus.reward import LEVELS
 from abacus.rules import Operations
-from pipelines.scoring.tables import OPERATION_WORDS
+from pipelines.job.tables import OPERATION_WORDS
 
 Arm = Literal["cloning", "ppo", "dagger", "dqn", "dqn_unmasked"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 #: Arms that learn from a reward.
 REWARDED: tuple[Arm, ...] = ("ppo", "dqn", "dqn_unmasked")
-#: The reward of the others.
+#: The reward of the other arms.
 NO_REWARD = "none"
+#: Policies of a record.
+POLICIES = ("clone", "final", "last")
+ARM_NAMES: dict[Arm, str] = {
+    "cloning": "cloning alone",
+    "ppo": "PPO",
+    "dagger": "DAgger",
+    "dqn": "DQN, masked",
+    "dqn_unmasked": "DQN, unmasked",
+}
+_OPERATIONS: tuple[Operations, ...] = get_args(Operations)
+#: Version of the scores of new records; records without one are of version 1.
+SCORING_VERSION = 2
+#: How the 16-digit test of each version draws subtractions. Version 2 also starts the episodes of
+#: `Score.longest_run` from 0.
+SCORING_DEFINITIONS = {
+    1: "a subtraction below zero was turned into an addition",
+    2: "the operands of a subtraction below zero are swapped",
+}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run, and all that decides it."""
+    """One training run, with everything that decides its result."""
 
     #: Cells of one comparison have one budget, and are shown together.
     comparison: str
@@ -36,51 +57,64 @@ class Cell:
     #: Reward level, or `NO_REWARD`.
     reward: str
     operations: Operations
-    #: Answers that DAgger may ask the teacher for; 0 for the other arms.
+    #: Limit on the teacher's answers for DAgger; 0 for the other arms.
     labels: int
     #: Environment steps of reinforcement learning; 0: none.
     steps: int
     seed: int
-    #: Everything that decides the run, down to the presets' values.
+    #: All settings of the run, with the preset's values filled in, and the settings of the score.
     settings: dict[str, Any]
 
     @property
     def key(self) -> str:
-        """The same for the same question: a changed setting is another cell."""
+        """Digest of all fields: a changed setting makes another cell."""
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for people."""
         what = f"{self.labels:,} labels" if self.arm == "dagger" else f"{self.demonstrations:,}"
         parts = [self.comparison, self.arm, what, self.reward, self.operations, f"seed {self.seed}"]
         return " ".join(parts)
 
+    @property
+    def scoring_version(self) -> int:
+        """Version of the scores, see `SCORING_DEFINITIONS`."""
+        return int(self.settings.get("scoring", {}).get("version", 1))
+
+    def with_scoring_version(self, version: int) -> Cell:
+        """Return the cell of the same training run with scores of another version."""
+        scoring = dict(self.settings.get("scoring", {}))
+        scoring.pop("version", None)
+        if version > 1:
+            scoring["version"] = version
+        return replace(self, settings=self.settings | {"scoring": scoring})
+
 
 @dataclass(frozen=True)
 class Score:
-    """The greedy policy on operations that no choice was made by."""
+    """Results of a greedy policy on operations that were not used to select it."""
 
-    #: The fraction of operations solved on the training distribution.
+    #: Share of operations solved on the training distribution.
     accuracy: float
-    #: The fraction of wrong results with operands of 16 digits.
+    #: Share of wrong results with operands of 16 digits.
     long_error_rate: float
-    #: Observations of the complete set on which it does not do as the teacher; of a cell with one
-    #: operation alone, those of that operation.
+    #: Observations of the complete set for which it differs from the expert; for a cell with a
+    #: single operation, those of that operation.
     wrong: int
-    #: The longest run of operations without a mistake, of several that were cut at a limit.
+    #: Longest run of operations without a mistake, over episodes with a limit.
     longest_run: int
-    #: Whether a certificate says that it is right at every length, in the cell's operations.
+    #: Whether a certificate proves it right at every length, in the cell's operations.
     exact: bool
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The greedy policy at a step of the training."""
+    """Evaluation of the greedy policy at a step of training."""
 
     step: int
-    #: Of reinforcement learning until then, by the processor's clock.
+    #: Processor seconds of reinforcement learning up to this step.
     seconds: float
     accuracy: float
     long_error_rate: float
@@ -89,113 +123,99 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Record:
-    """What came of a cell."""
+    """Result of a cell."""
 
     cell: Cell
-    #: Before reinforcement learning; None where nothing was cloned.
+    #: Policy before reinforcement learning; None if nothing was cloned.
     clone: Score | None
-    #: The policy that the run kept, which is its best by the episodes it was watched with.
+    #: Policy kept by the run: the best on its evaluation episodes.
     final: Score
-    #: The policy that the training ended with.
+    #: Policy at the end of training.
     last: Score
     curve: tuple[CurvePoint, ...]
-    #: The longest run of operations that the sampling policy solved while it was trained.
+    #: Longest run of operations solved by the sampling policy during training.
     longest_training_run: int
     #: Answers of the teacher that were learned from.
     labels: int
-    #: Of cloning and of reinforcement learning, over all attempts; `all` is what the attempt that
-    #: finished took, with the measuring.
+    #: Time of cloning and of reinforcement learning over all attempts; `all` is the time of the
+    #: attempt that finished, scoring included. Old records of DQN name its time `ppo`.
     seconds: dict[str, float]
 
-    def reached(self, accuracy: float) -> CurvePoint | None:
-        """The first evaluation at which the greedy policy was so good."""
-        return next((point for point in self.curve if point.accuracy >= accuracy), None)
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the record as plain values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
-        """From plain values; ValueError where they are not those of a record."""
+        """Make a record from plain values; raise ValueError if they are not a record's."""
         try:
-            if set(values) != {field.name for field in fields(cls)}:
-                raise TypeError("other names than a record's")
-            return cls(
-                cell=Cell(**values["cell"]),
-                clone=None if values["clone"] is None else Score(**values["clone"]),
-                final=Score(**values["final"]),
-                last=Score(**values["last"]),
-                curve=tuple(CurvePoint(**point) for point in values["curve"]),
-                longest_training_run=int(values["longest_training_run"]),
-                labels=int(values["labels"]),
-                seconds=dict(values["seconds"]),
-            )
+            scores = {name: values[name] and Score(**values[name]) for name in POLICIES}
+            curve = tuple(CurvePoint(**point) for point in values["curve"])
+            return cls(**values | scores | {"cell": Cell(**values["cell"]), "curve": curve})
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a record of a study: {error}") from None
 
 
-_ARM_WORDS: dict[Arm, str] = {
-    "cloning": "cloning alone",
-    "ppo": "PPO",
-    "dagger": "DAgger",
-    "dqn": "DQN, masked",
-    "dqn_unmasked": "DQN, unmasked",
-}
-_OPERATIONS: tuple[Operations, ...] = get_args(Operations)
-Key = TypeVar("Key")
-
-
 @dataclass(frozen=True)
 class Kind:
-    """A kind of supervision, whatever its amount: a column of a table, a curve of a figure."""
+    """Kind of supervision, without its amount: a column of a table, a curve of a figure."""
 
     arm: Arm
     reward: str
     operations: Operations
 
     @property
-    def level(self) -> str:
-        """The reward, where there is one."""
-        return self.reward if self.arm in REWARDED else arm_words(self.arm)
-
-    @property
     def name(self) -> str:
-        """For a heading in which the arm need not be said."""
-        alone = f", {OPERATION_WORDS[self.operations]}" if self.operations != "both" else ""
-        return self.level + alone
+        """Heading: the reward level, or the arm if it has no reward, and a single operation."""
+        level = self.reward if self.arm in REWARDED else ARM_NAMES[self.arm]
+        single = "" if self.operations == "both" else f", {OPERATION_WORDS[self.operations]}"
+        return level + single
 
-    @property
-    def order(self) -> tuple[int, int, int, str]:
-        """Both operations first, cloning before rewards, more reward before less."""
+    def __lt__(self, other: Kind) -> bool:
+        """Sort both operations first, cloning before rewards, more reward before less."""
+        return self._order() < other._order()
+
+    def _order(self) -> tuple[int, int, int, str]:
         levels = list(LEVELS)
         place = levels.index(self.reward) if self.reward in levels else len(levels)
         return _OPERATIONS.index(self.operations), ARMS.index(self.arm), place, self.reward
 
 
-def arm_words(arm: Arm) -> str:
-    """An arm as it is shown."""
-    return _ARM_WORDS[arm]
+#: Columns whose rows differ in the seed alone, within a comparison and but for DAgger.
+SETTING = ["kind", "demonstrations"]
+_COLUMNS = [
+    *("comparison", "kind", "arm", "reward", "operations", "demonstrations", "allowed_labels"),
+    *("steps", "seed", "evaluations", "labels", "longest_training_run", "record"),
+    *(f"{policy}_{field.name}" for policy in POLICIES for field in fields(Score)),
+]
 
 
-def kind_of(record: Record) -> Kind:
-    """A record's kind of supervision."""
-    cell = record.cell
+def frame_of(records: Sequence[Record]) -> pd.DataFrame:
+    """Return a table with a row for each record, sorted, each cell once.
+
+    Columns are those of the cell, `kind`, the scores as `clone_accuracy`, `final_accuracy`, ...,
+    and the `record` itself. Raise ValueError if seeds of one setting were run with different
+    budgets or settings: these are not columns, and two grids in one store would be averaged.
+    """
+    once = sorted({record.cell.key: record for record in records}.values(), key=_place)
+    _check_settings([record.cell for record in once])
+    return pd.DataFrame([_row(record) for record in once], columns=_COLUMNS)
+
+
+def kind_of(cell: Cell) -> Kind:
+    """Return a cell's kind of supervision."""
     return Kind(cell.arm, cell.reward, cell.operations)
 
 
-def checked(records: Sequence[Record]) -> list[Record]:
-    """Each cell once, in order; ValueError where the seeds of a setting were run differently.
+def _place(record: Record) -> tuple[object, ...]:
+    cell = record.cell
+    return cell.comparison, kind_of(cell), cell.demonstrations, cell.labels, cell.seed
 
-    The order is not that in which they were run, so that the same records say the same. Budgets
-    and settings are no columns here: cells of two grids in one store would be averaged as if they
-    were seeds of one.
-    """
-    once = sorted({record.cell.key: record for record in records}.values(), key=_place)
+
+def _check_settings(cells: Sequence[Cell]) -> None:
     seen: dict[tuple[object, ...], dict[str, Any]] = {}
-    for record in once:
-        cell = record.cell
-        setting = (cell.comparison, kind_of(record), cell.demonstrations, cell.labels)
+    for cell in cells:
+        setting = (cell.comparison, kind_of(cell), cell.demonstrations, cell.labels)
         ran = {"steps": cell.steps, **cell.settings, "seed": None, "demo_seed": None}
         before = seen.setdefault(setting, ran)
         differing = [name for name in {**before, **ran} if before.get(name) != ran.get(name)]
@@ -204,75 +224,48 @@ def checked(records: Sequence[Record]) -> list[Record]:
                 f"{cell.name!r} was run with another {', '.join(differing)} than other seeds of "
                 "it: give the records of one grid"
             )
-    return once
 
 
-def _place(record: Record) -> tuple[object, ...]:
-    cell = record.cell
-    return (cell.comparison, kind_of(record).order, cell.demonstrations, cell.labels, cell.seed)
+def _row(record: Record) -> dict[str, Any]:
+    scores = {
+        f"{policy}_{name}": value
+        for policy in POLICIES
+        if getattr(record, policy) is not None
+        for name, value in vars(getattr(record, policy)).items()
+    }
+    more = {
+        "kind": kind_of(record.cell),
+        "record": record,
+        "evaluations": len(record.curve),
+        # A cell has the labels that were allowed, its record those that were used.
+        "allowed_labels": record.cell.labels,
+        "labels": record.labels,
+    }
+    return vars(record) | vars(record.cell) | scores | more
 
 
-def comparisons(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records by comparison."""
-    return split(records, lambda record: record.cell.comparison)
+def comparisons(rows: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the name and the rows of each comparison, with these arms alone if any are given."""
+    chosen = rows[rows["arm"].isin(arms)] if arms else rows
+    for name, part in chosen.groupby("comparison"):
+        yield str(name), part
 
 
-def split(records: Sequence[Record], key: Callable[[Record], Key]) -> dict[Key, list[Record]]:
-    """Records by a key, in the order in which they are met."""
-    parts: dict[Key, list[Record]] = {}
-    for record in records:
-        parts.setdefault(key(record), []).append(record)
-    return parts
+def by_setting(rows: pd.DataFrame) -> dict[tuple[Kind, int], pd.DataFrame]:
+    """Return the seeds of each kind of supervision and number of demonstrations."""
+    return {key: seeds for key, seeds in rows.groupby(SETTING)}  # type: ignore[misc]  # noqa: C416
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Numbers of demonstrations by kinds of supervision in one comparison; the parts are seeds."""
-
-    comparison: str
-    kinds: tuple[Kind, ...]
-    demonstrations: tuple[int, ...]
-    parts: dict[tuple[Kind, int], list[Record]]
-
-    @property
-    def records(self) -> list[Record]:
-        """All of them."""
-        return [record for seeds in self.parts.values() for record in seeds]
-
-    def seeds(self, kind: Kind, demonstrations: int) -> list[Record]:
-        """The seeds that are there; none where the cell was not run."""
-        return self.parts.get((kind, demonstrations), [])
+def main_comparison(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return cloning and PPO of the comparison with most numbers of demonstrations."""
+    parts = [part for _, part in comparisons(rows, "cloning", "ppo")]
+    return max(
+        parts,
+        key=lambda part: (part["demonstrations"].nunique(), part.groupby(SETTING).ngroups),
+        default=rows[:0],
+    )
 
 
-def grid_of(comparison: str, records: Sequence[Record]) -> Grid:
-    """What was cloned, and what was rewarded, as a grid."""
-    parts = split(records, lambda record: (kind_of(record), record.cell.demonstrations))
-    kinds = sorted({kind for kind, _ in parts}, key=lambda kind: kind.order)
-    return Grid(comparison, tuple(kinds), tuple(sorted({n for _, n in parts})), parts)
-
-
-def grids_of(records: Sequence[Record], *arms: Arm) -> list[Grid]:
-    """The grids of the comparisons that have records of these arms, of these arms alone."""
-    chosen = [record for record in records if record.cell.arm in arms]
-    return [grid_of(name, part) for name, part in comparisons(chosen).items()]
-
-
-def main_grid(records: Sequence[Record]) -> Grid | None:
-    """The comparison with most numbers of demonstrations, which is what the study is about."""
-    grids = grids_of(records, "cloning", "ppo")
-    return max(grids, key=lambda grid: (len(grid.demonstrations), len(grid.parts)), default=None)
-
-
-def budget(records: Sequence[Record]) -> int:
-    """The steps of reinforcement learning that the cells were given."""
-    return max((record.cell.steps for record in records), default=0)
-
-
-def seeds_said(counts: Sequence[int]) -> str:
-    """`5 seeds`, or `3 to 5 seeds`."""
-    if not counts:
-        return "no seeds"
-    low, high = min(counts), max(counts)
-    if low != high:
-        return f"{low} to {high} seeds"
-    return "1 seed" if high == 1 else f"{high} seeds"
+def budget(rows: pd.DataFrame) -> int:
+    """Return the environment steps of reinforcement learning that the cells were given."""
+    return int(rows["steps"].max()) if len(rows) else 0

@@ -1,42 +1,43 @@
-"""The report of a study: its tables as one page, its numbers as JSON, its figures."""
+"""The report of the study: its tables as one page, its numbers as JSON, its figures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from oracle.files import atomic_write_text
 from pipelines.experiments.drawing import SCREEN, Picture
 from pipelines.experiments.figures import draw_figures
 from pipelines.experiments.records import (
     ARMS,
-    Grid,
     Kind,
     Record,
     budget,
-    checked,
+    by_setting,
     comparisons,
-    grids_of,
-    kind_of,
-    main_grid,
-    seeds_said,
+    frame_of,
+    main_comparison,
 )
-from pipelines.experiments.statistics import BEYOND, NOT_WITHIN, Threshold
+from pipelines.experiments.statistics import BEYOND, NOT_WITHIN, Estimate, seeds_text
 from pipelines.experiments.tables import (
+    ACCURACY,
     ALL_SEEDS,
     HALF_OF_SEEDS,
     MEASURES,
-    PAPER_ROWS,
+    WRONG,
+    Change,
     added_by_demonstrations,
-    changes,
     final_estimate,
-    kind_threshold,
+    kind_thresholds,
     label_groups,
     median_labels,
     order_reproduced,
+    scoring_note,
     tables_of,
     training_runs,
 )
@@ -46,173 +47,153 @@ TABLES_FILE, SUMMARY_FILE = "tables.md", "summary.json"
 
 
 def write_report(records: Sequence[Record], folder: Path, command: str) -> list[Path]:
-    """Writes tables, figures and numbers into a folder; returns the paths.
+    """Write tables, figures and numbers into a folder, and return their paths.
 
-    The records may be those of a study that is under way. The same records make the same files,
-    in whatever order they came.
+    The study may be unfinished. The same records make the same files, in whatever order.
     """
-    records = checked(records)
-    pictures = draw_figures(records, folder)
-    atomic_write_text(folder / TABLES_FILE, markdown(records, pictures, command))
-    numbers = json.dumps(summary(records, command), indent=1, allow_nan=False)
+    rows = frame_of(records)
+    pictures = draw_figures(rows, folder)
+    atomic_write_text(folder / TABLES_FILE, markdown(rows, pictures, command))
+    numbers = json.dumps(summary(rows, command), indent=1, allow_nan=False)
     atomic_write_text(folder / SUMMARY_FILE, numbers + "\n")
-    drawn = [path for picture in pictures for path in picture.files]
-    return [folder / TABLES_FILE, folder / SUMMARY_FILE, *drawn]
+    files = [path for picture in pictures for path in picture.files]
+    return [folder / TABLES_FILE, folder / SUMMARY_FILE, *files]
 
 
-def markdown(records: Sequence[Record], pictures: Sequence[Picture], command: str) -> str:
-    """The page: what there is, the figures, the tables."""
+def markdown(rows: pd.DataFrame, pictures: Sequence[Picture], command: str) -> str:
+    """Return the page: a list of the comparisons, the figures, the tables."""
     lines = [
         "# The study: tables",
         "",
-        f"Written by `{command}` from {len(records):,} records.",
+        f"Written by `{command}` from {len(rows):,} records.{scoring_note(rows)}",
         "",
-        *(f"- `{name}`: {_said(part)}" for name, part in comparisons(records).items()),
+        *(f"- `{name}`: {_contents(part)}" for name, part in comparisons(rows)),
         "",
         "A `-` is a cell that was not run. An interquartile mean leaves out the lowest and the "
-        "highest quarter of seeds, with parts of seeds where a quarter is not whole; of five seeds "
-        "it does not see one that fails. Intervals are percentiles of a bootstrap over seeds. They "
-        "have no width where all seeds are alike, which is not certainty, and with five seeds they "
-        "are narrower than 95 % ones should be.",
+        "highest quarter of seeds, with fractions of seeds if a quarter is not whole; with five "
+        "seeds it does not see one that fails. Intervals are percentiles of a bootstrap over "
+        "seeds. They have no width if all seeds are equal, which is not certainty, and with five "
+        "seeds they are narrower than 95 % intervals should be.",
         "",
     ]
     for picture in pictures:
         lines += [f"![{picture.alt}]({picture.key}{SCREEN})", ""]
-    lines += [table.markdown() for table in tables_of(records)]
+    lines += [table.markdown() for table in tables_of(rows)]
     return "\n".join(lines)
 
 
-def _said(records: Sequence[Record]) -> str:
-    arms = ", ".join(sorted({record.cell.arm for record in records}, key=ARMS.index))
-    seeds = seeds_said([len({record.cell.seed for record in records})])
-    return f"{len(records):,} records, {arms}, {seeds}, up to {budget(records):,} steps"
+def _contents(rows: pd.DataFrame) -> str:
+    arms = ", ".join(sorted(set(rows["arm"]), key=ARMS.index))
+    seeds = seeds_text([rows["seed"].nunique()])
+    return f"{len(rows):,} records, {arms}, {seeds}, up to {budget(rows):,} steps"
 
 
-def summary(records: Sequence[Record], command: str) -> dict[str, Any]:
-    """The numbers of the tables, in plain values; shares are of 1, not per cent."""
-    grid = main_grid(records)
-    tuned = grids_of(records, "ppo")
+def summary(rows: pd.DataFrame, command: str) -> dict[str, Any]:
+    """Return the numbers of the tables as plain values; shares are of 1, not per cent."""
+    main = main_comparison(rows)
+    tuned = [part for _, part in comparisons(rows, "ppo")]
+    dagger = (rows["arm"] == "dagger").any()
     return {
         "format": FORMAT,
         "version": VERSION,
         "command": command,
-        "records": len(records),
-        "comparisons": {name: _counts(part) for name, part in comparisons(records).items()},
-        "main_comparison": grid.comparison if grid else None,
-        "final": [row for one in grids_of(records, *ARMS) for row in _final(one)],
-        "demonstrations_to_exact": _thresholds(grid) if grid else [],
-        "ppo_added": [row for one in tuned for row in _ppo_added(one)],
-        "equal_steps": [row for one in tuned for row in _equal_steps(one)],
-        "longest_training_runs": [row for one in tuned for row in _longest_runs(one)],
-        "labels": _labels(records),
+        "records": len(rows),
+        "scoring_versions": sorted({record.cell.scoring_version for record in rows["record"]}),
+        "comparisons": {name: _counts(part) for name, part in comparisons(rows)},
+        "main_comparison": main["comparison"].iloc[0] if len(main) else None,
+        # DAgger's amount of supervision is its labels, not demonstrations.
+        "final": [
+            {**where, **_measured(seeds)}
+            for _, part in comparisons(rows[rows["arm"] != "dagger"])
+            for where, _, _, seeds in _settings(part)
+        ],
+        "demonstrations_to_exact": list(_thresholds(main)),
+        "ppo_added": [row for part in tuned for row in _ppo_added(part)],
+        "equal_steps": [row for part in tuned for row in _equal_steps(part)],
+        "longest_training_runs": [row for part in tuned for row in _longest_runs(part)],
+        "labels": [
+            {
+                **asdict(seeds["kind"].iloc[0]),
+                "labels": median_labels(seeds),
+                **_measured(seeds),
+            }
+            for seeds in (label_groups(rows) if dagger else [])
+        ],
     }
 
 
-def _counts(records: Sequence[Record]) -> dict[str, Any]:
+def _counts(rows: pd.DataFrame) -> dict[str, Any]:
     return {
-        "records": len(records),
-        "seeds": sorted({record.cell.seed for record in records}),
-        "steps": budget(records),
-        "demonstrations": sorted({record.cell.demonstrations for record in records}),
+        "records": len(rows),
+        "seeds": sorted(set(rows["seed"])),
+        "steps": budget(rows),
+        "demonstrations": sorted(set(rows["demonstrations"])),
     }
 
 
-def _where(grid: Grid, kind: Kind, demonstrations: int) -> dict[str, Any]:
-    return {"comparison": grid.comparison, **asdict(kind), "demonstrations": demonstrations}
+def _settings(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], Kind, int, pd.DataFrame]]:
+    """Yield the settings of a comparison: as values for JSON, kind, demonstrations, seeds."""
+    for (kind, n), seeds in by_setting(rows).items():
+        where = {"comparison": rows["comparison"].iloc[0], **asdict(kind), "demonstrations": n}
+        yield where, kind, n, seeds
 
 
-def _measured(seeds: Sequence[Record]) -> dict[str, Any]:
-    estimates = ((measure.key, final_estimate(seeds, measure)) for measure in MEASURES)
+def _measured(seeds: pd.DataFrame) -> dict[str, Any]:
     return {
         "seeds": len(seeds),
-        "exact": sum(record.final.exact for record in seeds),
-        **{key: asdict(found) for key, found in estimates if found},
+        "exact": int(seeds["final_exact"].sum()),
+        **{measure.key: asdict(final_estimate(seeds, measure)) for measure in MEASURES},
     }
 
 
-def _final(grid: Grid) -> list[dict[str, Any]]:
-    """Of every setting but DAgger's, whose amount of supervision is its labels."""
-    return [
-        {**_where(grid, kind, n), **_measured(seeds)}
-        for (kind, n), seeds in grid.parts.items()
-        if kind.arm != "dagger"
-    ]
-
-
-def _labels(records: Sequence[Record]) -> list[dict[str, Any]]:
-    if not any(record.cell.arm == "dagger" for record in records):
-        return []
-    return [
-        {**asdict(kind_of(seeds[0])), "labels": median_labels(seeds), **_measured(seeds)}
-        for seeds in label_groups(records)
-    ]
-
-
-def _thresholds(grid: Grid) -> list[dict[str, Any]]:
-    return [
-        {
-            "comparison": grid.comparison,
+def _thresholds(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    every, half = (kind_thresholds(rows, share) for share in (ALL_SEEDS, HALF_OF_SEEDS))
+    for kind in every:
+        yield {
+            "comparison": rows["comparison"].iloc[0],
             **asdict(kind),
-            "all_seeds": _threshold(kind_threshold(grid, kind, ALL_SEEDS)),
-            "half_of_seeds": _threshold(kind_threshold(grid, kind, HALF_OF_SEEDS)),
+            "all_seeds": _threshold(every[kind]),
+            "half_of_seeds": _threshold(half[kind]),
         }
-        for kind in grid.kinds
-    ]
 
 
-def _threshold(found: Threshold | None) -> dict[str, Any] | None:
-    """JSON has no infinity: what lies beyond the grid is said in words."""
-    if found is None:
-        return None
-    return {name: _within(value) for name, value in asdict(found).items()}
+def _threshold(found: Estimate) -> dict[str, Any]:
+    """Return plain values; JSON has no infinity, so a threshold beyond the grid is a text."""
+    values = asdict(found)
+    numbers = {name: value for name, value in values.items() if value not in (None, BEYOND)}
+    words = {name: NOT_WITHIN for name, value in values.items() if value == BEYOND}
+    return values | {name: int(value) for name, value in numbers.items()} | words
 
 
-def _within(value: float | None) -> int | str | None:
-    if value is None:
-        return None
-    return NOT_WITHIN if value == BEYOND else int(value)
-
-
-def _ppo_added(grid: Grid) -> list[dict[str, Any]]:
-    accuracy, _, wrong = MEASURES
-    rows = []
-    for (kind, n), seeds in grid.parts.items():
-        if n and any(record.clone for record in seeds):
-            moved = {
-                f"{after}_{measure.key}": asdict(changes(seeds, after, measure))
-                for after in ("final", "last")
-                for measure in (accuracy, wrong)
+def _ppo_added(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for where, _, n, seeds in _settings(rows):
+        if n and seeds["clone_accuracy"].notna().any():
+            changes = {
+                f"{policy}_{measure.key}": asdict(Change.of(seeds, policy, measure))
+                for policy in ("final", "last")
+                for measure in (ACCURACY, WRONG)
             }
-            rows.append({**_where(grid, kind, n), **moved})
-    return rows
+            yield {**where, **changes}
 
 
-def _equal_steps(grid: Grid) -> list[dict[str, Any]]:
-    """With demonstrations less without, when the budget is spent."""
-    steps = budget(grid.records)
-    rows = []
-    for kind, n in grid.parts:
-        found = added_by_demonstrations(grid, kind, n, steps) if n else None
+def _equal_steps(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield the accuracy with demonstrations less that without, when the budget is spent."""
+    steps, settings = budget(rows), by_setting(rows)
+    for where, kind, n, seeds in _settings(rows):
+        found = added_by_demonstrations(seeds, settings.get((kind, 0)), steps) if n else None
         if found:
-            added = {"steps": steps, "accuracy_added": asdict(found)}
-            rows.append({**_where(grid, kind, n), **added})
-    return rows
+            yield {**where, "steps": steps, "accuracy_added": asdict(found)}
 
 
-def _longest_runs(grid: Grid) -> list[dict[str, Any]]:
-    rows = []
-    for n in grid.demonstrations:
-        runs = [training_runs(grid, row, n) for row in PAPER_ROWS]
-        if sum(map(bool, runs)) > 1:
-            best = [max(lengths, default=None) for lengths in runs]
-            names = [row.name for row in PAPER_ROWS]
-            rows.append(
-                {
-                    "comparison": grid.comparison,
-                    "demonstrations": n,
-                    "best": dict(zip(names, best, strict=True)),
-                    "by_seed": dict(zip(names, runs, strict=True)),
-                    "order_reproduced_by_best": order_reproduced(best),
-                }
-            )
-    return rows
+def _longest_runs(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for n, runs in training_runs(rows):
+        best = {name: max(lengths, default=None) for name, lengths in runs.items()}
+        known = {name: length for name, length in best.items() if length is not None}
+        if len(known) > 1:
+            yield {
+                "comparison": rows["comparison"].iloc[0],
+                "demonstrations": n,
+                "best": best,
+                "by_seed": runs,
+                "order_reproduced_by_best": order_reproduced(known),
+            }

@@ -1,74 +1,83 @@
-"""The store of a study: one line a record, added at the end, safe against kills.
+"""The store of the study: records on disk, one line each, safe against kills; and its status.
 
-The file `records.jsonl` opens with a line that names its format. Every other line carries a
-checksum; a line that a kill cut short is recognised, put aside and said. One process at a time
-writes; anyone may read.
+The file `records.jsonl` opens with a line that names its format. Every other line starts with a
+checksum, by which a line that a kill cut short is recognised; it is moved to a file of its own.
+One process at a time writes, under a lock; any process may read.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
 import time
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import mean
 from typing import Any, BinaryIO
 
-from oracle.files import atomic_write_text
-from pipelines.experiments.records import Cell, Record
-from pipelines.job.command_line import shown_path
+import pandas as pd
+
+from oracle.files import atomic_write_text, lock
+from pipelines.experiments.records import SCORING_DEFINITIONS, SCORING_VERSION, Cell, Record
+from pipelines.job.command_line import relative_path
 
 FILE = "records.jsonl"
+LOCK = ".records.lock"
 FORMAT, VERSION = "abacus-study-records", 1
-_HEADER = json.dumps({"format": FORMAT, "version": VERSION}) + "\n"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A cell that could not be run to its end."""
-
-    cell: Cell
-    error: str
+_HEADER = json.dumps({"format": FORMAT, "version": VERSION}).encode() + b"\n"
+#: Seconds to retry for the lock: `being_written` holds it briefly.
+_LOCK_TIMEOUT = 0.5
 
 
 @dataclass
 class Contents:
-    """What a store holds."""
+    """Contents of a store."""
 
     records: dict[str, Record] = field(default_factory=dict)
-    #: Cells that failed, and were not done since.
-    failures: dict[str, Failure] = field(default_factory=dict)
+    #: Errors of cells that failed and have no record since.
+    failures: dict[str, str] = field(default_factory=dict)
     #: Bytes up to the end of the last whole line, and those after it.
     whole: int = 0
     damaged: int = 0
 
+    def records_of(self, cells: Sequence[Cell]) -> list[Record]:
+        """Return the records of cells, all with one scoring version.
+
+        If there are records of several versions, return those of the version with most records,
+        or of the newest such version: scores of two definitions are never mixed.
+        """
+        versions = [self.of_version(cells, version) for version in SCORING_DEFINITIONS]
+        return max(reversed(versions), key=len)
+
+    def of_version(self, cells: Sequence[Cell], version: int) -> list[Record]:
+        """Return the records of cells with a scoring version."""
+        keys = (cell.with_scoring_version(version).key for cell in cells)
+        return [self.records[key] for key in keys if key in self.records]
+
 
 def read_store(folder: Path) -> Contents:
-    """Everything up to the last whole line; ValueError for a file of another kind."""
+    """Read everything up to the last whole line; raise ValueError for a file of another kind."""
     path = folder / FILE
     contents = Contents()
     if not path.is_file():
         return contents
     data = path.read_bytes()
-    if len(data) < len(_HEADER) and _HEADER.encode().startswith(data):
-        # Killed while the first line was written, which says nothing that we do not know.
+    if len(data) < len(_HEADER) and _HEADER.startswith(data):
+        # Killed while the first line was written.
         contents.damaged = len(data)
         return contents
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         if number == 1:
             _check_header(line, path)
-        elif not _whole(line):
-            _check_tail(data, contents.whole + len(line), path, number)
-            break
+        elif _is_whole(line):
+            _read_line(line, contents, path, number)
         else:
-            _take(line, contents, path, number)
+            _check_tail(data[contents.whole + len(line) :], path, number)
+            break
         contents.whole += len(line)
     contents.damaged = len(data) - contents.whole
     return contents
@@ -81,50 +90,46 @@ def _check_header(line: bytes, path: Path) -> None:
     except (ValueError, TypeError, KeyError):
         known = False
     if not known:
-        raise ValueError(f"{shown_path(path)} is not the store of a study: give another --store")
+        raise ValueError(f"{relative_path(path)} is not the store of a study: give another --store")
     if header.get("version") != VERSION:
         raise ValueError(
-            f"{shown_path(path)} is a store of version {header.get('version')}, this is {VERSION}: "
-            "give another --store"
+            f"{relative_path(path)} is a store of version {header.get('version')}, this is "
+            f"{VERSION}: give another --store"
         )
 
 
-def _whole(line: bytes) -> bool:
-    """Whether a line is as it was written."""
+def _is_whole(line: bytes) -> bool:
     checksum, _, text = line.partition(b" ")
     return line.endswith(b"\n") and checksum == _checksum(text.rstrip(b"\n"))
 
 
-def _take(line: bytes, contents: Contents, path: Path, number: int) -> None:
-    """Takes over what a whole line says."""
+def _checksum(text: bytes) -> bytes:
+    return f"{zlib.crc32(text):08x}".encode()
+
+
+def _read_line(line: bytes, contents: Contents, path: Path, number: int) -> None:
     try:
         values = json.loads(line.partition(b" ")[2])
         if "failed" in values:
-            failure = Failure(Cell(**values["failed"]), values["error"])
-            contents.failures[failure.cell.key] = failure
+            contents.failures[Cell(**values["failed"]).key] = values["error"]
             return
         record = Record.from_dict(values["record"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            f"{shown_path(path)}, line {number}, is not a record of this version ({error}): give "
-            "another --store"
+            f"{relative_path(path)}, line {number}, is not a record of this version ({error}): "
+            "give another --store"
         ) from None
     contents.records[record.cell.key] = record
     contents.failures.pop(record.cell.key, None)
 
 
-def _check_tail(data: bytes, after: int, path: Path, number: int) -> None:
-    """A kill damages nothing but the end; whole lines behind a damaged one mean something else."""
-    for line in data[after:].splitlines(keepends=True):
-        if _whole(line):
-            raise ValueError(
-                f"{shown_path(path)} is damaged in line {number}, before records that are whole: "
-                "take the line out, or give another --store"
-            )
-
-
-def _checksum(text: bytes) -> bytes:
-    return f"{zlib.crc32(text):08x}".encode()
+def _check_tail(tail: bytes, path: Path, number: int) -> None:
+    """Refuse whole lines after a damaged one: a kill damages the end alone."""
+    if any(_is_whole(line) for line in tail.splitlines(keepends=True)):
+        raise ValueError(
+            f"{relative_path(path)} is damaged in line {number}, before whole records: remove the "
+            "line, or give another --store"
+        )
 
 
 class Store:
@@ -135,57 +140,49 @@ class Store:
         self.contents = contents
 
     def add(self, record: Record) -> None:
-        """Keeps a record: when this returns it is on the disk."""
+        """Append a record; it is on disk when this returns."""
         self._append({"record": record.to_dict()})
         self.contents.records[record.cell.key] = record
         self.contents.failures.pop(record.cell.key, None)
 
     def add_failure(self, cell: Cell, error: str) -> None:
-        """Keeps that a cell failed; the next study tries it again."""
+        """Append the failure of a cell, which the next study tries again."""
         self._append({"failed": asdict(cell), "error": error})
-        self.contents.failures[cell.key] = Failure(cell, error)
+        self.contents.failures[cell.key] = error
 
     def _append(self, values: dict[str, Any]) -> None:
         text = json.dumps(values, separators=(",", ":")).encode()
-        self._file.write(_checksum(text) + b" " + text + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        _write(self._file, _checksum(text) + b" " + text + b"\n")
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager
 def open_store(folder: Path) -> Iterator[tuple[Store, str | None]]:
-    """The store of a folder for writing, and what had to be put aside; one writer at a time."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Open the store of a folder for writing; yield it with a message on a damaged end, if any."""
     path = folder / FILE
-    with path.open("ab") as file:
-        if not _locked(file):
-            raise ValueError(
-                f"another study is writing to {shown_path(path)}: wait for it, or give another "
-                "--store (--status shows how far it is)"
-            )
-        contents = read_store(folder)
-        said = _put_aside(path, contents) if contents.damaged else None
-        if contents.whole == 0:
-            file.write(_HEADER.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        yield Store(file, contents), said
-
-
-def _locked(file: BinaryIO) -> bool:
-    """Whether the file is this process's now; whoever asks for the status holds it an instant."""
-    for _ in range(10):
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        else:
-            return True
-    return False
+            stack.enter_context(lock(folder / LOCK, timeout=_LOCK_TIMEOUT))
+        except TimeoutError:
+            raise ValueError(
+                f"another study is writing to {relative_path(path)}: wait for it, or give another "
+                "--store (--status shows its progress)"
+            ) from None
+        contents = read_store(folder)
+        message = _move_damage(path, contents) if contents.damaged else None
+        file = stack.enter_context(path.open("ab"))
+        if contents.whole == 0:
+            _write(file, _HEADER)
+        yield Store(file, contents), message
 
 
-def _put_aside(path: Path, contents: Contents) -> str:
-    """Cuts the damaged end off, and keeps it beside the store."""
+def _move_damage(path: Path, contents: Contents) -> str:
+    """Move the damaged end into a file of its own, and return a message."""
     number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1
@@ -194,28 +191,25 @@ def _put_aside(path: Path, contents: Contents) -> str:
         aside.write_bytes(file.read())
         file.truncate(contents.whole)
         os.fsync(file.fileno())
-    kept = len(contents.records)
     return (
-        f"{shown_path(path)} was damaged at its end: {kept} records are whole, the last "
-        f"{contents.damaged} bytes were put into {shown_path(aside)}"
+        f"{relative_path(path)} was damaged at its end: {len(contents.records)} records are whole, "
+        f"the last {contents.damaged} bytes were moved to {relative_path(aside)}"
     )
 
 
 def being_written(folder: Path) -> bool:
-    """Whether a study is writing to the store now."""
-    path = folder / FILE
-    if not path.is_file():
+    """Return whether a study is writing to the store now."""
+    if not (folder / LOCK).is_file():
         return False
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    try:
+        with lock(folder / LOCK, timeout=0):
+            return False
+    except TimeoutError:
+        return True
 
 
 class Running:
-    """The cells that are being run, in a file for whoever asks. Threads may share it."""
+    """File of the cells that are being run, for `--status`. Threads may share it."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "running.json"
@@ -229,19 +223,19 @@ class Running:
         self._path.unlink(missing_ok=True)
 
     def add(self, cell: Cell) -> None:
-        """A cell was started."""
+        """Add a cell that was started."""
         with self._lock:
             self._since[cell.key] = time.time()
             atomic_write_text(self._path, json.dumps(self._since))
 
     def remove(self, cell: Cell) -> None:
-        """A cell is through."""
+        """Remove a cell that has ended."""
         with self._lock:
             self._since.pop(cell.key, None)
             atomic_write_text(self._path, json.dumps(self._since))
 
     def read(self) -> dict[str, float]:
-        """Keys of the cells and the times at which they were started."""
+        """Return keys of cells and their starting times."""
         try:
             since: dict[str, float] = json.loads(self._path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
@@ -252,32 +246,41 @@ class Running:
 def status_lines(
     cells: Sequence[Cell], contents: Contents, running: dict[str, float], workers: int
 ) -> list[str]:
-    """A line for each comparison, one for all, then what runs and what failed."""
-    state = {cell.key: _state(cell, contents, running) for cell in cells}
-    names = list(dict.fromkeys(cell.comparison for cell in cells))
-    lines = [
-        f"{name}: {_counts([state[cell.key] for cell in cells if cell.comparison == name])}"
-        for name in names
-    ]
-    lines.append(f"all: {_counts(list(state.values()))}")
-    left = [cell for cell in cells if state[cell.key] != "done"]
+    """Return a line for each comparison, one for all, then what is running and what failed."""
+    states = {cell.key: _state(cell, contents, running) for cell in cells}
+    by_comparison: dict[str, list[str]] = {}
+    for cell in cells:
+        by_comparison.setdefault(cell.comparison, []).append(states[cell.key])
+    by_comparison["all"] = list(states.values())
+    lines = [f"{name}: {_counts(found)}" for name, found in by_comparison.items()]
+    left = [cell for cell in cells if states[cell.key] != "done"]
     if left:
         lines.append(_time_left(left, contents, running, workers))
+    lines += older_records(left, contents)
     if contents.damaged:
         lines.append(
-            f"the last {contents.damaged} bytes of the store are damaged: the next run mends it"
+            f"the last {contents.damaged} bytes of the store are damaged: the next run repairs it"
         )
-    lines += [
-        f"running for {(time.time() - running[cell.key]) / 60:.1f} min: {cell.name}"
-        for cell in left
-        if state[cell.key] == "running"
-    ]
-    lines += [
-        f"failed: {cell.name}: {contents.failures[cell.key].error}"
-        for cell in left
-        if state[cell.key] == "failed"
-    ]
+    for cell in left:
+        if states[cell.key] == "running":
+            minutes = (time.time() - running[cell.key]) / 60
+            lines.append(f"running for {minutes:.1f} min: {cell.name}")
+    for cell in left:
+        if states[cell.key] == "failed":
+            lines.append(f"failed: {cell.name}: {contents.failures[cell.key]}")
     return lines
+
+
+def older_records(left: Sequence[Cell], contents: Contents) -> list[str]:
+    """Return a line for each older scoring version that cells without a record were scored by."""
+    older = [version for version in SCORING_DEFINITIONS if version != SCORING_VERSION]
+    counts = {version: len(contents.of_version(left, version)) for version in older}
+    return [
+        f"{count} of the cells left have records of scoring version {version} "
+        f"({SCORING_DEFINITIONS[version]}); they are run again for version {SCORING_VERSION}"
+        for version, count in counts.items()
+        if count
+    ]
 
 
 def _state(cell: Cell, contents: Contents, running: dict[str, float]) -> str:
@@ -296,38 +299,26 @@ def _counts(states: list[str]) -> str:
 def _time_left(
     left: Sequence[Cell], contents: Contents, running: dict[str, float], workers: int
 ) -> str:
-    expected = expected_seconds(contents)
-    if expected is None:
+    if not contents.records:
         return "time left: not known before a cell is done"
-    seconds = sum(
-        max(0.0, expected(cell) - (time.time() - running.get(cell.key, time.time())))
-        for cell in left
-    )
+    now = time.time()
+    ages = (now - running.get(cell.key, now) for cell in left)
+    expected = expected_seconds(left, contents)
+    seconds = sum(max(0.0, whole - age) for whole, age in zip(expected, ages, strict=True))
     return f"time left: about {seconds / workers / 60:.0f} min with {workers} workers"
 
 
-def expected_seconds(contents: Contents) -> Callable[[Cell], float] | None:
-    """What a cell will take: the mean of those most like it, scaled by steps where none is."""
-    exact: dict[Any, list[float]] = defaultdict(list)
-    by_arm: dict[Any, list[float]] = defaultdict(list)
-    everything: list[float] = []
-    for record in contents.records.values():
-        cell, seconds = record.cell, record.seconds["all"]
-        exact[_kind(cell)].append(seconds)
-        by_arm[cell.arm].append(seconds / max(cell.steps, 1))
-        everything.append(seconds)
-    if not everything:
-        return None
+def expected_seconds(cells: Sequence[Cell], contents: Contents) -> list[float]:
+    """Predict the seconds of cells from those of the records.
 
-    def expected(cell: Cell) -> float:
-        if _kind(cell) in exact:
-            return mean(exact[_kind(cell)])
-        if cell.arm in by_arm:
-            return mean(by_arm[cell.arm]) * max(cell.steps, 1)
-        return mean(everything)
-
-    return expected
-
-
-def _kind(cell: Cell) -> tuple[Any, ...]:
-    return (cell.arm, cell.steps, cell.demonstrations, cell.labels)
+    Take the mean of cells with the same arm and amounts; else of the arm, scaled by the steps;
+    else of all.
+    """
+    alike = ["arm", "steps", "demonstrations", "labels"]
+    rows = pd.DataFrame([{name: getattr(cell, name) for name in alike} for cell in cells])
+    done = pd.DataFrame([vars(record.cell) for record in contents.records.values()])
+    done["seconds"] = [record.seconds["all"] for record in contents.records.values()]
+    done["per_step"] = done["seconds"] / done["steps"].clip(lower=1)
+    same = rows.merge(done.groupby(alike)["seconds"].mean(), how="left", on=alike)["seconds"]
+    by_arm = rows["arm"].map(done.groupby("arm")["per_step"].mean()) * rows["steps"].clip(lower=1)
+    return same.fillna(by_arm).fillna(done["seconds"].mean()).tolist()

@@ -1,476 +1,314 @@
-"""The paper's Table 1 beside the study: the longest runs of operations during training."""
+"""The tables of the study, from the rows of `frame_of`, with the paper's Table 1 among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from functools import partial
+from itertools import combinations, pairwise, product
 from statistics import median
 
-from abacus.rules import Operations
+import pandas as pd
+
 from pipelines.experiments.records import (
+    ARM_NAMES,
+    POLICIES,
     REWARDED,
-    Grid,
+    SCORING_DEFINITIONS,
+    SCORING_VERSION,
+    SETTING,
     Kind,
-    Record,
-    Score,
-    arm_words,
     budget,
-    checked,
+    by_setting,
     comparisons,
-    grids_of,
-    kind_of,
-    main_grid,
-    seeds_said,
-    split,
+    main_comparison,
 )
 from pipelines.experiments.statistics import (
+    BEYOND,
     FEWEST_SEEDS,
-    INTERVALS_SAID,
-    MISSING,
+    INTERVAL_NOTE,
+    NOT_WITHIN,
     Estimate,
-    Threshold,
+    Text,
     accuracies_at,
-    count,
     difference,
     estimate,
-    estimate_of,
-    estimated,
     exactness_threshold,
+    first_reaching,
     iqm,
-    percent,
+    seeds_text,
+)
+from pipelines.job.tables import (
+    MISSING,
+    OPERATION_WORDS,
+    Table,
+    count,
+    decimal_percent,
     points,
-    reached,
-    report_generator,
-    steps_said,
-    threshold_said,
 )
 from pipelines.scoring.paper import LONGEST_RUNS, LONGEST_RUNS_BY_LEVEL
-from pipelines.scoring.tables import OPERATION_WORDS, Table
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """A row of the paper's Table 1."""
-
-    name: str
-    reward: str
-    operations: Operations
-    longest: int
-
-
-#: Table 1: most operations solved in an episode during training.
-PAPER_ROWS = (
-    *(PaperRow(level, level, "both", longest) for level, longest in LONGEST_RUNS_BY_LEVEL.items()),
-    PaperRow("addition", "dense", "add", LONGEST_RUNS["add"]),
-    PaperRow("subtraction", "dense", "subtract", LONGEST_RUNS["subtract"]),
-)
-
-
-def _paper_kind(row: PaperRow) -> Kind:
-    return Kind("ppo", row.reward, row.operations)
-
-
-def paper_rows_of(grid: Grid) -> list[PaperRow]:
-    """The paper's rows that a comparison has; one alone compares nothing."""
-    rows = [row for row in PAPER_ROWS if _paper_kind(row) in grid.kinds]
-    return rows if len(rows) > 1 else []
-
-
-def training_runs(grid: Grid, row: PaperRow, demonstrations: int) -> list[int]:
-    """By seed, the longest run of operations during training."""
-    seeds = grid.seeds(_paper_kind(row), demonstrations)
-    return [record.longest_training_run for record in seeds]
-
-
-def longest_runs(grids: Sequence[Grid]) -> Table:
-    """The paper's rows beside ours."""
-    paper = [
-        "the paper",
-        "0",
-        *(f"{row.longest:,}" for row in PAPER_ROWS),
-        MISSING,
-        MISSING,
-        "not said",
-        "not said",
-    ]
-    rows = [tuple(paper)]
-    for grid in grids:
-        for n in grid.demonstrations:
-            runs = [training_runs(grid, row, n) for row in PAPER_ROWS]
-            if not any(runs):
-                continue
-            counts = [len(lengths) for lengths in runs if lengths]
-            rows.append(
-                (
-                    f"{grid.comparison}, {steps_said(grid)}",
-                    f"{n:,}",
-                    *(_runs_said(lengths) for lengths in runs),
-                    order_reproduced([max(lengths, default=None) for lengths in runs]),
-                    order_reproduced([float(iqm(ls)) if ls else None for ls in runs]),
-                    _steps_of_an_abacus(grid),
-                    seeds_said(counts).partition(" seed")[0],
-                )
-            )
-    return Table(
-        "longest_runs",
-        "The paper's Table 1: longest run of operations during training",
-        "The longest run that the sampling policy solved while it was trained: the best of the "
-        f"seeds, then the {INTERVALS_SAID}. The paper gives one number a row. Its order, from "
-        f"long to short, is {', '.join(row.name for row in _by_length())}; the last columns say "
-        "whether the best and the means of the columns that were run are in that order. A run "
-        "cannot be longer than what an abacus has steps for, at nearly thirty an operation: where "
-        "runs come near that, they say how long the training was and not how good it is.",
-        (
-            "comparison",
-            "demonstrations",
-            *(row.name for row in PAPER_ROWS),
-            "order reproduced? (best)",
-            "order reproduced? (mean)",
-            "steps an abacus",
-            "seeds",
-        ),
-        tuple(rows),
-    )
-
-
-def _steps_of_an_abacus(grid: Grid) -> str:
-    """The budget is shared by the abaci that act at once."""
-    settings = [record.cell.settings for record in grid.records]
-    abaci = {each["n_envs"] for each in settings if "n_envs" in each}
-    return f"{budget(grid.records) // max(abaci):,}" if abaci else MISSING
-
-
-def _by_length() -> list[PaperRow]:
-    return sorted(PAPER_ROWS, key=lambda row: -row.longest)
-
-
-def _runs_said(lengths: Sequence[int]) -> str:
-    if not lengths:
-        return MISSING
-    return f"best {max(lengths):,}; {estimated(estimate_of([float(n) for n in lengths]), count)}"
-
-
-def order_reproduced(lengths: Sequence[float | None]) -> str:
-    """Whether lengths, in the order of `PAPER_ROWS`, fall as the paper's do; equal ones do not."""
-    by_row = dict(zip(PAPER_ROWS, lengths, strict=True))
-    ours = [length for row in _by_length() if (length := by_row[row]) is not None]
-    if len(ours) < 2:
-        return MISSING
-    falls = all(longer > shorter for longer, shorter in pairwise(ours))
-    of_some = f" (of {len(ours)} columns)" if len(ours) < len(PAPER_ROWS) else ""
-    return ("yes" if falls else "no") + of_some
-
-
-def paper_claims(grids: Sequence[Grid]) -> Table:
-    """The paper's rows one against the other."""
-    rows = []
-    for grid in grids:
-        for n in sorted({grid.demonstrations[0], grid.demonstrations[-1]}):
-            for longer, shorter in _claims(grid):
-                found = _claim(grid, n, longer, shorter)
-                where = (f"{grid.comparison}, {steps_said(grid)}", f"{n:,}")
-                claim = f"{longer.name} > {shorter.name}"
-                gap = f"{longer.longest - shorter.longest:,}"
-                said = estimated(found, lambda value: f"{value:+,.0f}")
-                rows.append((claim, *where, gap, said, verdict(found)))
-    return Table(
-        "paper_claims",
-        "The paper's Table 1, row against row",
-        "How much longer the longest run during training is, in the paper and here (difference "
-        "of interquartile means over seeds, 95 % bootstrap interval). Reproduced: the interval "
-        "lies above 0; opposite: below; not decided: 0 is in it, or there are fewer than "
-        f"{FEWEST_SEEDS} seeds. With the fewest and the most demonstrations of each comparison, "
-        "and for the rows that it has.",
-        ("claim", "comparison", "demonstrations", "the paper", "here", "reproduced?"),
-        tuple(rows),
-    )
-
-
-def _claims(grid: Grid) -> Iterator[tuple[PaperRow, PaperRow]]:
-    """What the paper says of its rows: of levels among each other, and of one operation alone."""
-    ordered = [row for row in _by_length() if _paper_kind(row) in grid.kinds]
-    for place, longer in enumerate(ordered):
-        for shorter in ordered[place + 1 :]:
-            if longer.operations == shorter.operations or longer.reward == shorter.reward:
-                yield longer, shorter
-
-
-def _claim(grid: Grid, n: int, longer: PaperRow, shorter: PaperRow) -> Estimate | None:
-    runs = [[float(r) for r in training_runs(grid, row, n)] for row in (longer, shorter)]
-    return difference(runs[0], runs[1], report_generator()) if all(runs) else None
-
-
-def verdict(found: Estimate | None) -> str:
-    """Whether a difference is above 0."""
-    if found is None:
-        return MISSING
-    if found.low is None or found.high is None or found.low <= 0 <= found.high:
-        return "not decided"
-    return "yes" if found.low > 0 else "opposite"
-
 
 MILESTONES = (0.5, 0.9, 0.99, 1.0)
 #: Parts of the budget at which runs are compared.
 BUDGET_PARTS = (0.1, 0.25, 0.5, 1.0)
-#: Shares of seeds that must be exact, as they are asked for in two columns.
+#: Shares of seeds that must be exact, for the two columns of thresholds.
 ALL_SEEDS, HALF_OF_SEEDS = 1.0, 0.5
-
-
-def tables_of(records: Sequence[Record]) -> list[Table]:
-    """All tables for which there is something to show."""
-    return list(_tables(checked(records)))
-
-
-def _tables(records: Sequence[Record]) -> Iterator[Table]:
-    grid = main_grid(records)
-    if grid:
-        yield from _grid_tables(grid)
-        yield _thresholds(grid)
-    tuned = [grid for grid in grids_of(records, "ppo") if any(grid.demonstrations)]
-    if tuned:
-        yield _what_ppo_added(tuned)
-    for name, part in comparisons([r for r in records if r.cell.arm in REWARDED]).items():
-        yield _milestones(name, part)
-    grids = [paper for paper in grids_of(records, "ppo") if paper_rows_of(paper)]
-    if grids:
-        yield longest_runs(grids)
-        yield paper_claims(grids)
-    if any(record.cell.arm == "dagger" for record in records):
-        yield _by_labels(records)
-    for name, part in comparisons(records).items():
-        if any(record.cell.arm in ("dqn", "dqn_unmasked") for record in part):
-            yield _dqn(name, part)
-    for fine_tuned in grids_of(records, "ppo"):
-        if 0 in fine_tuned.demonstrations and len(fine_tuned.demonstrations) > 1:
-            yield _equal_steps(fine_tuned)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is averaged of a policy, and how it is shown."""
+    """A value of a policy's score, and its format."""
 
     key: str
     title: str
-    of: Callable[[Score], float]
-    shown: Callable[[float], str]
+    text: Text
 
 
-MEASURES = (
-    Measure("accuracy", "Operations solved, %", lambda score: score.accuracy, percent),
-    Measure("long_error_rate", "Errors at 16 digits, %", lambda s: s.long_error_rate, percent),
-    Measure("wrong", "Wrong observations of the complete set", lambda s: float(s.wrong), count),
-)
+ACCURACY = Measure("accuracy", "Operations solved, %", decimal_percent)
+LONG_ERRORS = Measure("long_error_rate", "Errors at 16 digits, %", decimal_percent)
+WRONG = Measure("wrong", "Wrong observations of the complete set", count)
+MEASURES = (ACCURACY, LONG_ERRORS, WRONG)
 
 
-def final_estimate(seeds: Sequence[Record], measure: Measure) -> Estimate | None:
-    """Of the policies that the runs kept."""
-    return estimate_of([measure.of(record.final) for record in seeds])
+#: The paper's Table 1: kind of supervision here, most operations solved in an episode of training.
+PAPER_ROWS: dict[str, tuple[Kind, int]] = {
+    **{
+        level: (Kind("ppo", level, "both"), longest)
+        for level, longest in LONGEST_RUNS_BY_LEVEL.items()
+    },
+    "addition": (Kind("ppo", "dense", "add"), LONGEST_RUNS["add"]),
+    "subtraction": (Kind("ppo", "dense", "subtract"), LONGEST_RUNS["subtract"]),
+}
+_BY_LENGTH = sorted(PAPER_ROWS, key=lambda name: -PAPER_ROWS[name][1])
 
 
-def _grid_tables(grid: Grid) -> Iterator[Table]:
-    counts = [len(seeds) for seeds in grid.parts.values()]
-    usual = max(set(counts), key=lambda number: (counts.count(number), number))
-    header = ("demonstrations", *(kind.name for kind in grid.kinds))
-    for measure in MEASURES:
-        rows = [
-            (
-                f"{n:,}",
-                *(
-                    estimated(final_estimate(grid.seeds(kind, n), measure), measure.shown, usual)
-                    for kind in grid.kinds
-                ),
-            )
-            for n in grid.demonstrations
-        ]
-        shared = shared_demonstrations(grid)
-        if len(shared) > 1:
-            rows.append(_over_shared(grid, shared, measure, usual))
-        note = (
-            f"Comparison `{grid.comparison}`; the policy that each run kept; {INTERVALS_SAID}; "
-            f"{seeds_said([usual])} unless a cell says otherwise. PPO: {steps_said(grid)}."
-        )
-        if len(shared) > 1:
-            note += (
-                " The last row averages over the numbers of demonstrations that every column "
-                f"has ({', '.join(f'{n:,}' for n in shared)}); seeds are drawn within each."
-            )
-        yield Table(measure.key, measure.title, note, header, tuple(rows))
-    yield _certified(grid, header)
+def tables_of(rows: pd.DataFrame) -> list[Table]:
+    """Return all tables for which there are records."""
+    return list(_tables(rows))
 
 
-def shared_demonstrations(grid: Grid) -> list[int]:
-    """Numbers of demonstrations that every kind was run with."""
-    return [n for n in grid.demonstrations if all(grid.seeds(kind, n) for kind in grid.kinds)]
+def _tables(rows: pd.DataFrame) -> Iterator[Table]:
+    main = main_comparison(rows)
+    if len(main):
+        yield from _grid_tables(main)
+        yield _thresholds(main)
+    tuned = [part for _, part in comparisons(rows, "ppo")]
+    fine_tuned = [part for part in tuned if part["demonstrations"].any()]
+    if fine_tuned:
+        yield _ppo_added(fine_tuned)
+    rewarded = [part for _, part in comparisons(rows, *REWARDED)]
+    yield from map(_milestones, rewarded)
+    # A single row of the paper's compares nothing.
+    papers = [part for part in tuned if len(_paper_rows_in(part)) > 1]
+    if papers:
+        yield _longest_runs(papers)
+        yield _paper_claims(papers)
+    if (rows["arm"] == "dagger").any():
+        yield _by_labels(rows)
+    for part in rewarded:
+        if part["arm"].isin(("dqn", "dqn_unmasked")).any():
+            yield _dqn(part[part["demonstrations"] == 0])
+    for part in tuned:
+        if part["demonstrations"].nunique() > 1 and (part["demonstrations"] == 0).any():
+            yield _equal_steps(part)
 
 
-def over_shared(grid: Grid, kind: Kind, measure: Measure) -> Estimate:
-    """Averaged over numbers of demonstrations, which are the strata."""
-    strata = [
-        [measure.of(record.final) for record in grid.seeds(kind, n)]
-        for n in shared_demonstrations(grid)
+def final_estimate(seeds: pd.DataFrame, measure: Measure) -> Estimate:
+    """Estimate a measure of the policies that the runs kept."""
+    return estimate([seeds[f"final_{measure.key}"]])
+
+
+def _final_text(seeds: pd.DataFrame, measure: Measure, usual: int = 0) -> str:
+    return final_estimate(seeds, measure).text(measure.text, usual)
+
+
+def _exact_text(seeds: pd.DataFrame) -> str:
+    return f"{seeds['final_exact'].sum()} of {len(seeds)}"
+
+
+def _steps_text(rows: pd.DataFrame) -> str:
+    return f"{budget(rows):,} steps"
+
+
+def scoring_note(rows: pd.DataFrame) -> str:
+    """Return a sentence on the definition of the 16-digit test, if it is not the current one."""
+    versions = sorted({record.cell.scoring_version for record in rows["record"]})
+    if versions in ([], [SCORING_VERSION]):
+        return ""
+    said = "; ".join(f"version {v}: {SCORING_DEFINITIONS[v]}" for v in versions)
+    return f" Errors at 16 digits are by the scoring of {said}."
+
+
+def _table(key: str, title: str, note: str, rows: Sequence[Mapping[str, str]]) -> Table:
+    """Make a table whose header is the names of the first row's cells."""
+    return Table(key, title, note, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
+
+
+def _name_of(rows: pd.DataFrame) -> str:
+    """Return the comparison of the rows."""
+    return str(rows["comparison"].iloc[0])
+
+
+def _pivot(rows: pd.DataFrame, cell: Callable[[pd.DataFrame], str]) -> list[dict[str, str]]:
+    """Return a row of texts for each number of demonstrations, a column for each kind."""
+    wide = rows.groupby(["demonstrations", "kind"]).apply(cell).unstack(fill_value=MISSING)
+    names = [kind.name for kind in wide]
+    return [
+        {"demonstrations": f"{n:,}", **dict(zip(names, cells, strict=True))}
+        for n, *cells in wide.itertuples()
     ]
-    return estimate(strata, report_generator())
 
 
-def _over_shared(grid: Grid, shared: list[int], measure: Measure, usual: int) -> tuple[str, ...]:
-    estimates = (over_shared(grid, kind, measure) for kind in grid.kinds)
-    cells = (estimated(found, measure.shown, usual) for found in estimates)
-    return (f"{shared[0]:,} to {shared[-1]:,} together", *cells)
-
-
-def _certified(grid: Grid, header: tuple[str, ...]) -> Table:
-    return Table(
+def _grid_tables(rows: pd.DataFrame) -> Iterator[Table]:
+    """Yield numbers of demonstrations by kinds of supervision: a table for each measure."""
+    usual = int(rows.groupby(SETTING).size().mode().max())
+    kinds = rows.groupby("demonstrations")["kind"].nunique()
+    shared = kinds.index[kinds == rows["kind"].nunique()]
+    note = (
+        f"Comparison `{_name_of(rows)}`; the policy that each run kept; {INTERVAL_NOTE}; "
+        f"{seeds_text([usual])} unless a cell says otherwise. PPO: {_steps_text(rows)}."
+    )
+    if len(shared) > 1:
+        note += (
+            " The last row averages over the numbers of demonstrations that every column "
+            f"has ({', '.join(f'{n:,}' for n in shared)}); seeds are resampled within each."
+        )
+    for measure in MEASURES:
+        cells = _pivot(rows, partial(_final_text, measure=measure, usual=usual))
+        if len(shared) > 1:
+            together = {"demonstrations": f"{shared[0]:,} to {shared[-1]:,} together"}
+            for kind, part in rows[rows["demonstrations"].isin(shared)].groupby("kind"):
+                strata = [s[f"final_{measure.key}"] for _, s in part.groupby("demonstrations")]
+                together[kind.name] = estimate(strata).text(measure.text, usual)
+            cells.append(together)
+        more = scoring_note(rows) if measure is LONG_ERRORS else ""
+        yield _table(measure.key, measure.title, note + more, cells)
+    yield _table(
         "certified",
         "Seeds that were certified exact",
-        f"Comparison `{grid.comparison}`; the policies that the runs kept, and right on every "
-        "observation that the algorithm can meet, at any length; of how many seeds.",
-        header,
-        tuple(
-            (f"{n:,}", *(_exact_said(grid.seeds(kind, n)) for kind in grid.kinds))
-            for n in grid.demonstrations
-        ),
+        f"Comparison `{_name_of(rows)}`; policies kept by the runs that are right for every "
+        "observation that the algorithm can meet, at any length; of all seeds.",
+        _pivot(rows, _exact_text),
     )
 
 
-def _exact_said(seeds: Sequence[Record]) -> str:
-    exact = sum(record.final.exact for record in seeds)
-    return f"{exact} of {len(seeds)}" if seeds else MISSING
+def kind_thresholds(rows: pd.DataFrame, share: float) -> dict[Kind, Estimate]:
+    """Return from how many demonstrations on each kind of supervision was exact."""
+    found = {}
+    for kind, part in rows.groupby("kind"):
+        exact = part.pivot(index="seed", columns="demonstrations", values="final_exact")
+        found[kind] = exactness_threshold(exact.astype(float), share)
+    return found
 
 
-def kind_threshold(grid: Grid, kind: Kind, share: float) -> Threshold | None:
-    """From how many demonstrations on a kind of supervision was exact."""
-    exact = {
-        n: {record.cell.seed: record.final.exact for record in grid.seeds(kind, n)}
-        for n in grid.demonstrations
-        if grid.seeds(kind, n)
-    }
-    return exactness_threshold(exact, share, report_generator()) if exact else None
+def threshold_text(found: Estimate) -> str:
+    """Format a threshold: `3,000 (1,000 to 3,000; 5 seeds)`."""
+    if found.value == found.low == BEYOND:
+        return f"{NOT_WITHIN} ({seeds_text([found.seeds])})"
+    return found.text(lambda n: NOT_WITHIN if n == BEYOND else f"{n:,.0f}", usual=-1)
 
 
-def _thresholds(grid: Grid) -> Table:
-    rows = []
-    for kind in grid.kinds:
-        run = [n for n in grid.demonstrations if grid.seeds(kind, n)]
-        rows.append(
-            (
-                kind.name,
-                threshold_said(kind_threshold(grid, kind, ALL_SEEDS)),
-                threshold_said(kind_threshold(grid, kind, HALF_OF_SEEDS)),
-                f"{run[0]:,} to {run[-1]:,}",
-                seeds_said([len(grid.seeds(kind, n)) for n in run]),
-            )
+def _thresholds(rows: pd.DataFrame) -> Table:
+    every, half = (kind_thresholds(rows, share) for share in (ALL_SEEDS, HALF_OF_SEEDS))
+    cells = []
+    for kind, part in rows.groupby("kind"):
+        seeds = part.groupby("demonstrations").size()
+        cells.append(
+            {
+                "supervision": kind.name,
+                "all seeds exact": threshold_text(every[kind]),
+                "at least half": threshold_text(half[kind]),
+                "numbers run": f"{seeds.index[0]:,} to {seeds.index[-1]:,}",
+                "seeds a number": seeds_text(seeds),
+            }
         )
-    return Table(
+    return _table(
         "demonstrations_to_exact",
         "Demonstrations to exactness",
-        f"Comparison `{grid.comparison}`: the smallest number of demonstrations of the grid from "
+        f"Comparison `{_name_of(rows)}`: the smallest number of demonstrations of the grid from "
         "which on the kept policies of all seeds, or of at least half of them, were certified "
-        "exact, with that number and with every greater one. In brackets a 95 % bootstrap "
-        "interval over the seeds that were run with every number, and how many these are. Where "
-        "all seeds are asked for, its upper end cannot lie above the number itself.",
-        ("supervision", "all seeds exact", "at least half", "numbers run", "seeds a number"),
-        tuple(rows),
+        "exact, with that number and with every greater one. In brackets, a 95 % bootstrap "
+        "interval over the seeds that were run with every number, and the number of these seeds. "
+        "For all seeds, its upper end cannot lie above the number itself.",
+        cells,
     )
 
 
 @dataclass(frozen=True)
 class Change:
-    """In how many seeds something rose, and in how many it fell."""
+    """Number of seeds in which a measure rose, and in which it fell."""
 
     rose: int
     fell: int
     seeds: int
 
-
-def changes(seeds: Sequence[Record], after: str, measure: Measure) -> Change:
-    """From the clone to the policy `after`, which is `final` or `last`."""
-    pairs = [
-        (measure.of(record.clone), measure.of(getattr(record, after)))
-        for record in seeds
-        if record.clone
-    ]
-    rose = sum(new > old for old, new in pairs)
-    return Change(rose, sum(new < old for old, new in pairs), len(pairs))
+    @classmethod
+    def of(cls, rows: pd.DataFrame, policy: str, measure: Measure) -> Change:
+        """Compare the clones with the policies `final` or `last` of the same runs."""
+        change = (rows[f"{policy}_{measure.key}"] - rows[f"clone_{measure.key}"]).dropna()
+        return cls(int((change > 0).sum()), int((change < 0).sum()), len(change))
 
 
-def _what_ppo_added(grids: Sequence[Grid]) -> Table:
-    accuracy, _, wrong = MEASURES
-    rows = []
-    for grid in grids:
-        for kind, n in product(grid.kinds, grid.demonstrations):
-            seeds = [record for record in grid.seeds(kind, n) if record.clone]
-            where = (grid.comparison, kind.name, f"{n:,}")
-            if n and seeds:
-                cells = (*_added(seeds, accuracy), *_added(seeds, wrong))
-                rows.append((*where, *cells, f"{len(seeds)}"))
-            elif n:
-                rows.append((*where, *[MISSING] * 10, "0"))
-    measured = ("clone", "kept", "last", "kept: rose / fell", "last: rose / fell")
-    budgets = ", ".join(f"`{grid.comparison}` {steps_said(grid)}" for grid in grids)
-    return Table(
+def _ppo_added(parts: Sequence[pd.DataFrame]) -> Table:
+    cells = []
+    for rows in parts:
+        cloned = by_setting(rows.dropna(subset="clone_accuracy"))
+        counts = sorted(set(rows["demonstrations"]) - {0})
+        for kind, n in product(sorted(set(rows["kind"])), counts):
+            seeds = cloned.get((kind, n))
+            row = {
+                "comparison": _name_of(rows),
+                "reward": kind.name,
+                "demonstrations": f"{n:,}",
+            }
+            for name, measure in (("solved, %", ACCURACY), ("wrong", WRONG)):
+                row |= {f"{name}: {key}": text for key, text in _added(seeds, measure).items()}
+            cells.append(row | {"seeds": f"{0 if seeds is None else len(seeds)}"})
+    budgets = ", ".join(f"`{_name_of(rows)}` {_steps_text(rows)}" for rows in parts)
+    return _table(
         "ppo_added",
         "What PPO added to each clone",
-        "The clone, the policy that the run kept and the one that it ended with; interquartile "
-        "means, and in how many seeds the value rose or fell from the clone's, by however little "
-        "(equal ones are neither). Accuracy is sampled, wrong observations are counted in full. "
+        "The clone, the policy kept by the run and its last policy: interquartile means, and the "
+        "number of seeds in which the value rose or fell from the clone's, by however little "
+        "(equal values are neither). Accuracy is sampled, wrong observations are counted in full. "
         f"Steps of PPO: {budgets}.",
-        (
-            *("comparison", "reward", "demonstrations"),
-            *(f"solved, %: {name}" for name in measured),
-            *(f"wrong: {name}" for name in measured),
-            "seeds",
-        ),
-        tuple(rows),
+        cells,
     )
 
 
-def _added(seeds: Sequence[Record], measure: Measure) -> tuple[str, ...]:
-    clones = [measure.of(record.clone) for record in seeds if record.clone]
-    scores = (
-        clones,
-        [measure.of(record.final) for record in seeds],
-        [measure.of(record.last) for record in seeds],
-    )
-    kept, last = (changes(seeds, after, measure) for after in ("final", "last"))
-    return (
-        *(measure.shown(float(iqm(values))) for values in scores),
-        f"{kept.rose} / {kept.fell}",
-        f"{last.rose} / {last.fell}",
-    )
+def _added(seeds: pd.DataFrame | None, measure: Measure) -> dict[str, str]:
+    names = ("clone", "kept", "last", "kept: rose / fell", "last: rose / fell")
+    if seeds is None:
+        return dict.fromkeys(names, MISSING)
+    means = [float(iqm(seeds[f"{policy}_{measure.key}"])) for policy in POLICIES]
+    changes = [Change.of(seeds, policy, measure) for policy in ("final", "last")]
+    texts = [*map(measure.text, means), *(f"{one.rose} / {one.fell}" for one in changes)]
+    return dict(zip(names, texts, strict=True))
 
 
-def _milestones(comparison: str, records: Sequence[Record]) -> Table:
-    settings = split(records, lambda record: (kind_of(record), record.cell.demonstrations))
-    return Table(
-        f"milestones_{comparison}",
-        f"Steps and processor time to an accuracy: {comparison}",
-        f"Comparison `{comparison}`, {budget(records):,} steps: environment steps, and seconds of "
-        "reinforcement learning by the processor's clock, until an evaluation of the greedy "
-        "policy first was so good; median of the seeds that got there, and how many did. A clone "
-        "that was so good took 0 steps.",
-        (
-            "arm",
-            "reward",
-            "demonstrations",
-            *(f"to {share:.0%}" for share in MILESTONES),
-            "seeds",
-        ),
-        tuple(
-            (
-                arm_words(kind.arm),
-                kind.name,
-                f"{n:,}",
-                *(_milestone(seeds, share) for share in MILESTONES),
-                f"{len(seeds)}",
-            )
-            for (kind, n), seeds in settings.items()
-        ),
+def _milestones(rows: pd.DataFrame) -> Table:
+    return _table(
+        f"milestones_{_name_of(rows)}",
+        f"Steps and processor time to an accuracy: {_name_of(rows)}",
+        f"Comparison `{_name_of(rows)}`, {_steps_text(rows)}: environment steps, and processor "
+        "seconds of reinforcement learning, until an evaluation of the greedy policy first had "
+        "this accuracy; median of the seeds that reached it, and their number. A clone that had "
+        "it took 0 steps.",
+        [
+            {
+                "arm": ARM_NAMES[kind.arm],
+                "reward": kind.name,
+                "demonstrations": f"{n:,}",
+                **{f"to {share:.0%}": _milestone(seeds, share) for share in MILESTONES},
+                "seeds": f"{len(seeds)}",
+            }
+            for (kind, n), seeds in by_setting(rows).items()
+        ],
     )
 
 
-def _milestone(seeds: Sequence[Record], share: float) -> str:
-    found = [point for record in seeds if (point := reached(record, share))]
+def _milestone(seeds: pd.DataFrame, share: float) -> str:
+    found = [point for record in seeds["record"] if (point := first_reaching(record, share))]
     of_all = f"{len(found)} of {len(seeds)}"
     if not found:
         return f"not reached ({of_all})"
@@ -478,131 +316,238 @@ def _milestone(seeds: Sequence[Record], share: float) -> str:
     return f"{steps:,.0f} steps, {seconds:,.0f} s ({of_all})"
 
 
-def label_groups(records: Sequence[Record]) -> list[list[Record]]:
-    """Seeds of DAgger and of cloning alone by how many answers of the teacher they learned from.
+def label_groups(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the seeds of DAgger and of cloning alone, by the teacher's answers that they used.
 
-    Clones of another comparison than DAgger's are as good: cloning has no budget of steps. Only
-    one comparison is taken, so that no seed counts twice.
+    Clones of another comparison than DAgger's will do, as cloning has no budget of steps. They are
+    taken from one comparison, so that no seed counts twice.
     """
-    asked = [record for record in records if record.cell.arm == "dagger"]
-    operations = {record.cell.operations for record in asked}
-    clones = comparisons(
-        [r for r in records if r.cell.arm == "cloning" and r.cell.operations in operations]
+    dagger = rows[rows["arm"] == "dagger"]
+    own = set(dagger["comparison"])
+    clones = rows[(rows["arm"] == "cloning") & rows["operations"].isin(dagger["operations"])]
+    most = max(
+        (part for _, part in comparisons(clones)),
+        key=lambda part: (part["comparison"].iloc[0] in own, len(part)),
+        default=clones,
     )
-    own = {record.cell.comparison for record in asked}
-    most = max(clones, key=lambda name: (name in own, len(clones[name])), default="")
-    groups = split(
-        [*asked, *clones.get(most, [])],
-        lambda r: (r.cell.arm, r.cell.operations, r.cell.demonstrations, r.cell.labels),
-    )
-    return sorted(groups.values(), key=median_labels)
+    setting = ["arm", "operations", "demonstrations", "allowed_labels"]
+    groups = [seeds for _, seeds in pd.concat([dagger, most]).groupby(setting)]
+    return sorted(groups, key=median_labels)
 
 
-def median_labels(seeds: Sequence[Record]) -> float:
-    """Answers of the teacher that were learned from."""
-    return float(median(record.labels for record in seeds))
+def median_labels(seeds: pd.DataFrame) -> float:
+    """Return the median number of the teacher's answers that were learned from."""
+    return float(seeds["labels"].median())
 
 
-def _by_labels(records: Sequence[Record]) -> Table:
-    rows = []
-    for seeds in label_groups(records):
-        cell = seeds[0].cell
-        rows.append(
-            (
-                f"{median_labels(seeds):,.0f}",
-                arm_words(cell.arm),
-                OPERATION_WORDS[cell.operations],
-                f"{cell.demonstrations:,}",
-                *(estimated(final_estimate(seeds, m), m.shown) for m in MEASURES),
-                _exact_said(seeds),
-            )
+def _by_labels(rows: pd.DataFrame) -> Table:
+    cells = []
+    for seeds in label_groups(rows):
+        cell = seeds["record"].iloc[0].cell
+        cells.append(
+            {
+                "answers": f"{median_labels(seeds):,.0f}",
+                "arm": ARM_NAMES[cell.arm],
+                "operations": OPERATION_WORDS[cell.operations],
+                "demonstrations": f"{cell.demonstrations:,}",
+                **{m.title.lower(): _final_text(seeds, m) for m in MEASURES},
+                "certified exact": _exact_text(seeds),
+            }
         )
-    return Table(
+    return _table(
         "labels",
         "DAgger and cloning by the teacher's answers",
-        f"By answers of the teacher that were learned from (median of seeds); {INTERVALS_SAID}.",
-        (
-            "answers",
-            "arm",
-            "operations",
-            "demonstrations",
-            *(measure.title.lower() for measure in MEASURES),
-            "certified exact",
-        ),
-        tuple(rows),
+        "By the number of the teacher's answers that were learned from (median of seeds); "
+        f"{INTERVAL_NOTE}.{scoring_note(rows)}",
+        cells,
     )
 
 
-def _checkpoints(records: Sequence[Record]) -> list[int]:
-    return [round(part * budget(records)) for part in BUDGET_PARTS]
+def _compared_steps(rows: pd.DataFrame) -> list[int]:
+    return [round(part * budget(rows)) for part in BUDGET_PARTS]
 
 
-def accuracy_estimate(seeds: Sequence[Record], step: int) -> Estimate | None:
-    """Operations solved after so many steps."""
-    return estimate_of(accuracies_at(seeds, step))
+def _accuracy_text(seeds: pd.DataFrame | None, step: int) -> str:
+    accuracies = [] if seeds is None else accuracies_at(seeds["record"], step)
+    return estimate([accuracies]).text(decimal_percent) if accuracies else MISSING
 
 
-def _dqn(comparison: str, records: Sequence[Record]) -> Table:
-    chosen = [r for r in records if r.cell.arm in REWARDED and not r.cell.demonstrations]
-    steps = _checkpoints(chosen)
-    groups = split(chosen, kind_of)
-    kinds = sorted(groups, key=lambda kind: (kind.name, kind.order))
-    return Table(
-        f"dqn_{comparison}",
-        f"DQN and PPO at equal numbers of environment steps: {comparison}",
-        f"Comparison `{comparison}`, without demonstrations: operations solved by the greedy "
-        f"policy, %, after so many steps, and by the policy that the run kept; {INTERVALS_SAID}. "
-        "Between two evaluations on a line.",
-        ("reward", "arm", *(f"{step:,} steps" for step in steps), "kept", "seeds"),
-        tuple(
-            (
-                kind.name,
-                arm_words(kind.arm),
-                *(estimated(accuracy_estimate(groups[kind], step), percent) for step in steps),
-                estimated(final_estimate(groups[kind], MEASURES[0]), percent),
-                f"{len(groups[kind])}",
+def _dqn(rows: pd.DataFrame) -> Table:
+    steps = _compared_steps(rows)
+    by_name = sorted(by_setting(rows).items(), key=lambda item: (item[0][0].name, item[0]))
+    return _table(
+        f"dqn_{_name_of(rows)}",
+        f"DQN and PPO at equal numbers of environment steps: {_name_of(rows)}",
+        f"Comparison `{_name_of(rows)}`, without demonstrations: operations solved by the greedy "
+        f"policy, %, at a step, and by the policy that the run kept; {INTERVAL_NOTE}. "
+        "Linear between evaluations.",
+        [
+            {
+                "reward": kind.name,
+                "arm": ARM_NAMES[kind.arm],
+                **{f"{step:,} steps": _accuracy_text(seeds, step) for step in steps},
+                "kept": _final_text(seeds, ACCURACY),
+                "seeds": f"{len(seeds)}",
+            }
+            for (kind, _), seeds in by_name
+        ],
+    )
+
+
+def added_by_demonstrations(
+    seeds: pd.DataFrame | None, without: pd.DataFrame | None, step: int
+) -> Estimate | None:
+    """Estimate the accuracy with demonstrations less that without, at a step."""
+    if seeds is None or without is None:
+        return None
+    given, none = (accuracies_at(part["record"], step) for part in (seeds, without))
+    return difference(given, none) if given and none else None
+
+
+def _equal_steps(rows: pd.DataFrame) -> Table:
+    steps, settings = _compared_steps(rows), by_setting(rows)
+    cells = []
+    for kind, n in product(sorted(set(rows["kind"])), sorted(set(rows["demonstrations"]))):
+        seeds, without = settings.get((kind, n)), settings.get((kind, 0))
+        row = {
+            "reward": kind.name,
+            "demonstrations": f"{n:,}",
+            "teacher's answers": MISSING if seeds is None else f"{median_labels(seeds):,.0f}",
+        }
+        for step in steps:
+            text = _accuracy_text(seeds, step)
+            if n and text != MISSING:
+                added = added_by_demonstrations(seeds, without, step)
+                text += f"; {added.text(points) if added else MISSING}"
+            row[f"{step:,} steps"] = text
+        cells.append(row | {"seeds": f"{0 if seeds is None else len(seeds)}"})
+    return _table(
+        f"equal_steps_{_name_of(rows)}",
+        f"Demonstrations against none at equal numbers of environment steps: {_name_of(rows)}",
+        f"Comparison `{_name_of(rows)}`: operations solved by the greedy policy, %, at an "
+        f"environment step of PPO; {INTERVAL_NOTE}. After the semicolon, the difference to no "
+        "demonstrations in percentage points, with its interval. Linear between evaluations. The "
+        "steps are the agent's own; the third column has the teacher's answers that were cloned "
+        "before.",
+        cells,
+    )
+
+
+def _paper_rows_in(rows: pd.DataFrame) -> list[str]:
+    """Return the paper's rows that a comparison has, the longest run first."""
+    return [name for name in _BY_LENGTH if PAPER_ROWS[name][0] in set(rows["kind"])]
+
+
+def training_runs(rows: pd.DataFrame) -> Iterator[tuple[int, dict[str, list[int]]]]:
+    """Yield for each number of demonstrations the longest training runs, by the paper's row.
+
+    A list has a value for each seed, and none if the row was not run.
+    """
+    for n, part in rows[rows["kind"].isin([kind for kind, _ in PAPER_ROWS.values()])].groupby(
+        "demonstrations"
+    ):
+        by_kind = part.groupby("kind")["longest_training_run"].apply(list)
+        yield int(n), {name: by_kind.get(kind, []) for name, (kind, _) in PAPER_ROWS.items()}
+
+
+def _longest_runs(parts: Sequence[pd.DataFrame]) -> Table:
+    paper = {name: f"{longest:,}" for name, (_, longest) in PAPER_ROWS.items()}
+    ends = ("order reproduced? (best)", "order reproduced? (mean)", "steps an abacus", "seeds")
+    said = (MISSING, MISSING, "not stated", "not stated")
+    cells = [
+        {"comparison": "the paper", "demonstrations": "0", **paper}
+        | dict(zip(ends, said, strict=True))
+    ]
+    for rows in parts:
+        for n, runs in training_runs(rows):
+            given = [lengths for lengths in runs.values() if lengths]
+            said = (
+                order_reproduced({name: max(ls) for name, ls in runs.items() if ls}),
+                order_reproduced({name: float(iqm(ls)) for name, ls in runs.items() if ls}),
+                _steps_of_an_abacus(rows),
+                seeds_text(map(len, given)).partition(" seed")[0],
             )
-            for kind in kinds
-        ),
+            cells.append(
+                {
+                    "comparison": f"{_name_of(rows)}, {_steps_text(rows)}",
+                    "demonstrations": f"{n:,}",
+                    **{name: _runs_text(lengths) for name, lengths in runs.items()},
+                    **dict(zip(ends, said, strict=True)),
+                }
+            )
+    return _table(
+        "longest_runs",
+        "The paper's Table 1: longest run of operations during training",
+        "The longest run solved by the sampling policy during training: the best of the seeds, "
+        f"then the {INTERVAL_NOTE}. The paper gives one number a row. Its order, from long to "
+        f"short, is {', '.join(_BY_LENGTH)}; two columns say whether the best runs and the means, "
+        "in the columns that were run, have this order. A run cannot be longer than the steps of "
+        "one abacus allow, at nearly thirty steps an operation: runs near this limit show the "
+        "length of the training, not the quality of the policy.",
+        cells,
     )
 
 
-def added_by_demonstrations(grid: Grid, kind: Kind, n: int, step: int) -> Estimate | None:
-    """Accuracy with n demonstrations less that without, after so many steps of each."""
-    without, given = (accuracies_at(grid.seeds(kind, count), step) for count in (0, n))
-    return difference(given, without, report_generator()) if without and given else None
+def _steps_of_an_abacus(rows: pd.DataFrame) -> str:
+    """Format the budget divided by the environments that share it."""
+    environments = [record.cell.settings.get("n_envs", 0) for record in rows["record"]]
+    return f"{budget(rows) // max(environments):,}" if any(environments) else MISSING
 
 
-def _equal_steps(grid: Grid) -> Table:
-    steps = _checkpoints([record for seeds in grid.parts.values() for record in seeds])
-    rows = []
-    for kind in grid.kinds:
-        for n in grid.demonstrations:
-            seeds = grid.seeds(kind, n)
-            cells = (_equal_steps_cell(grid, kind, n, step) for step in steps)
-            answers = f"{median_labels(seeds):,.0f}" if seeds else MISSING
-            rows.append((kind.name, f"{n:,}", answers, *cells, f"{len(seeds)}"))
-    return Table(
-        f"equal_steps_{grid.comparison}",
-        f"Demonstrations against none at equal numbers of environment steps: {grid.comparison}",
-        f"Comparison `{grid.comparison}`: operations solved by the greedy policy, %, after so many "
-        f"environment steps of PPO; {INTERVALS_SAID}. After the semicolon, the difference to no "
-        "demonstrations in percentage points, with its interval. Between two evaluations on a "
-        "line. The steps are the agent's own; the teacher's answers that were cloned before are "
-        "in the third column.",
-        (
-            "reward",
-            "demonstrations",
-            "teacher's answers",
-            *(f"{step:,} steps" for step in steps),
-            "seeds",
-        ),
-        tuple(rows),
+def _runs_text(lengths: Sequence[int]) -> str:
+    return f"best {max(lengths):,}; {estimate([lengths]).text(count)}" if lengths else MISSING
+
+
+def order_reproduced(lengths: Mapping[str, float]) -> str:
+    """Say whether lengths by the paper's row fall strictly in the paper's order."""
+    ours = [lengths[name] for name in _BY_LENGTH if name in lengths]
+    if len(ours) < 2:
+        return MISSING
+    falls = all(longer > shorter for longer, shorter in pairwise(ours))
+    of_some = f" (of {len(ours)} columns)" if len(ours) < len(PAPER_ROWS) else ""
+    return ("yes" if falls else "no") + of_some
+
+
+def _paper_claims(parts: Sequence[pd.DataFrame]) -> Table:
+    cells = []
+    for rows in parts:
+        runs_of = dict(training_runs(rows))
+        counts = rows["demonstrations"]
+        for n, (longer, shorter) in product(
+            sorted({counts.min(), counts.max()}), combinations(_paper_rows_in(rows), 2)
+        ):
+            (one, paper), (other, less) = PAPER_ROWS[longer], PAPER_ROWS[shorter]
+            # The paper compares levels with each other, and single operations with both.
+            if one.operations != other.operations and one.reward != other.reward:
+                continue
+            runs = [runs_of.get(n, {}).get(name) for name in (longer, shorter)]
+            found = difference(*runs) if all(runs) else None  # type: ignore[arg-type]
+            cells.append(
+                {
+                    "claim": f"{longer} > {shorter}",
+                    "comparison": f"{_name_of(rows)}, {_steps_text(rows)}",
+                    "demonstrations": f"{n:,}",
+                    "the paper": f"{paper - less:,}",
+                    "here": found.text(lambda value: f"{value:+,.0f}") if found else MISSING,
+                    "reproduced?": verdict(found),
+                }
+            )
+    return _table(
+        "paper_claims",
+        "The paper's Table 1, row against row",
+        "How much longer the longest run during training is, in the paper and here (difference "
+        "of interquartile means over seeds, 95 % bootstrap interval). Reproduced: the interval "
+        "lies above 0; opposite: below; not decided: it holds 0, or there are fewer than "
+        f"{FEWEST_SEEDS} seeds. With the fewest and the most demonstrations of each comparison, "
+        "and for the rows that it has.",
+        cells,
     )
 
 
-def _equal_steps_cell(grid: Grid, kind: Kind, n: int, step: int) -> str:
-    found = estimated(accuracy_estimate(grid.seeds(kind, n), step), percent)
-    if n == 0 or found == MISSING:
-        return found
-    return f"{found}; {estimated(added_by_demonstrations(grid, kind, n, step), points)}"
+def verdict(found: Estimate | None) -> str:
+    """Say whether a difference is above 0."""
+    if found is None:
+        return MISSING
+    if found.low is None or found.high is None or found.low <= 0 <= found.high:
+        return "not decided"
+    return "yes" if found.low > 0 else "opposite"

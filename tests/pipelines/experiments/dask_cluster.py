@@ -1,4 +1,4 @@
-"""A real Dask cluster on loopback: a scheduler and two workers, each a process of its own."""
+"""A real Dask cluster on loopback: processes of a scheduler and of two workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def free_port() -> int:
 
 @contextmanager
 def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Dask's own command, gone at the end."""
+    """Start a Dask command as a process, and kill it at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dask", *arguments],
         cwd=ROOT,
@@ -42,7 +42,7 @@ def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and workers on loopback: the address, and the workers' processes."""
+    """Start a scheduler and two workers; yield the address and the workers' processes."""
     address = f"tcp://127.0.0.1:{free_port()}"
     scheduler = ("scheduler", "--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1])
     alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")

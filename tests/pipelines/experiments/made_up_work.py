@@ -1,4 +1,4 @@
-"""Work for engines that trains nothing: importable, because workers are other processes."""
+"""Work for engines without training, in a module that worker processes can import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.pipelines.experiments.synthetic_records import record
 
 
 def answer(cell: Cell) -> Record:
-    """A record that says which process made it."""
+    """Return a record with the process id as its labels."""
     return record(
         0.5,
         labels=os.getpid(),
@@ -26,25 +26,25 @@ def answer(cell: Cell) -> Record:
 
 
 def slow_answer(cell: Cell) -> Record:
-    """Leaves a file with the number of its process, and takes a while."""
+    """Leave a file with the process id, and take some seconds."""
     folder = Path(cell.settings["folder"])
     (folder / f"{cell.seed}-{os.getpid()}").touch()
     time.sleep(cell.settings["seconds"])
     return answer(cell)
 
 
-def waits_to_be_let_go(cell: Cell) -> Record:
-    """Ends when somebody has noticed that it began."""
+def waits_for_a_file(cell: Cell) -> Record:
+    """End when the file exists that the test makes after the start."""
     go, waited_until = Path(cell.settings["folder"]) / f"go-{cell.seed}", time.monotonic() + 60
     while not go.exists():
         if time.monotonic() > waited_until:
-            raise TimeoutError("nobody noticed")
+            raise TimeoutError("the start was not reported")
         time.sleep(0.02)
     return answer(cell)
 
 
 def dies_first(cell: Cell) -> Record:
-    """The process of an odd cell dies so many times before it answers."""
+    """Kill the process of an odd cell several times before it returns a record."""
     marks = Path(cell.settings["folder"])
     number = len(list(marks.glob(f"{cell.seed}-*")))
     if cell.seed % 2 and number < cell.settings["deaths"]:
@@ -54,17 +54,17 @@ def dies_first(cell: Cell) -> Record:
 
 
 def fails_on_odd(cell: Cell) -> Record:
-    """Raises for odd seeds."""
+    """Raise for odd seeds."""
     if cell.seed % 2:
         raise ValueError("odd\nand even")
     return answer(cell)
 
 
 def raises_timeout(cell: Cell) -> Record:
-    """Fails of what the engine waits with."""
+    """Raise the exception with which the engine waits."""
     raise TimeoutError("too slow")
 
 
 def threads_of_torch(cell: Cell) -> Record:
-    """The number of threads, as the run of a record."""
+    """Return the number of threads as the longest run of a record."""
     return record(run=torch.get_num_threads(), seed=cell.seed)

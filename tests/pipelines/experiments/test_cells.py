@@ -1,4 +1,4 @@
-"""Cells: a run by way of a kept clone is the run itself, and scores are what they say."""
+"""Cells: a run from a kept clone equals a whole run, and scores are right."""
 
 from __future__ import annotations
 
@@ -62,35 +62,34 @@ def same_weights(one: Path, other: Path) -> bool:
     return all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_a_run_that_goes_on_from_a_kept_clone_is_the_run_that_clones(
-    work: WorkFolder, tmp_path: Path
-) -> None:
+def test_a_run_from_a_kept_clone_equals_a_whole_run(work: WorkFolder, tmp_path: Path) -> None:
     settings = settings_of(FINE_TUNING)
     straight = RunFolder.create(tmp_path / "straight", settings, ["test"])
     whole = Training(straight, lambda line: None).run()
     branched = branch(settings, cloned_run(settings, work.clones), tmp_path / "branched")
-    went_on = Training(branched, lambda line: None).run()
-    assert went_on.evaluations == whole.evaluations
+    resumed = Training(branched, lambda line: None).run()
+    assert resumed.evaluations == whole.evaluations
     assert len(whole.evaluations) >= 3
     for name in ("clone", "best", "last"):
         assert same_weights(straight.path / name, branched.path / name)
     assert not same_weights(straight.path / "clone", straight.path / "last")
 
 
-def test_a_clone_is_made_once_for_all_that_start_from_it(work: WorkFolder) -> None:
+def test_cells_with_the_same_clone_share_it(work: WorkFolder) -> None:
     path = cloned_run(settings_of(FINE_TUNING), work.clones)
     made = (path / "checkpoint.pt").stat().st_mtime_ns
-    dense = replace(settings_of(FINE_TUNING), reward="dense", gamma=0.5, n_timesteps=7)
+    other = {"reward": "dense", "gamma": 0.5, "n_timesteps": 7}
+    dense = settings_of(FINE_TUNING).with_flags(other)
     assert cloned_run(dense, work.clones) == path
     assert cloned_run(settings_of(CLONING), work.clones) == path
     assert (path / "checkpoint.pt").stat().st_mtime_ns == made
 
 
 @pytest.mark.parametrize("changed", [{"seed": 1}, {"demo_operations": 21}, {"epochs": 3}])
-def test_another_clone_is_made_for_other_settings(
+def test_other_settings_of_cloning_make_another_clone(
     changed: dict[str, Any], work: WorkFolder
 ) -> None:
-    other = replace(settings_of(FINE_TUNING), **changed)
+    other = settings_of(FINE_TUNING).with_flags(changed)
     assert cloned_run(other, work.clones) != cloned_run(settings_of(FINE_TUNING), work.clones)
 
 
@@ -103,16 +102,16 @@ def test_the_record_of_a_fine_tuned_clone(fine_tuned: Record, work: WorkFolder) 
     assert 400 < fine_tuned.labels < 900
     assert not fine_tuned.final.exact
     assert set(fine_tuned.seconds) >= {"cloning", "ppo", "all"}
-    # The run is there until its record is kept: a study that is killed in between loses nothing.
+    # The run is kept until its record is stored: a kill in between loses nothing.
     assert (work.run(FINE_TUNING) / "checkpoint.pt").is_file()
-    work.forget(FINE_TUNING)
+    work.remove(FINE_TUNING)
     assert not work.run(FINE_TUNING).exists()
 
 
 def test_the_same_cell_gives_the_same_record(fine_tuned: Record, work: WorkFolder) -> None:
-    work.forget(FINE_TUNING)
+    work.remove(FINE_TUNING)
     again = run_cell(FINE_TUNING, work)
-    # A run that is done, and was not forgotten, is only measured once more.
+    # A finished run that was not removed is only scored again.
     assert replace(run_cell(FINE_TUNING, work), seconds=again.seconds) == again
     assert again.longest_training_run == fine_tuned.longest_training_run
     assert again.clone == fine_tuned.clone
@@ -123,23 +122,23 @@ def test_the_same_cell_gives_the_same_record(fine_tuned: Record, work: WorkFolde
     ]
 
 
-def test_a_cell_that_was_broken_off_goes_on_from_its_checkpoint(
+def test_an_interrupted_cell_resumes_from_its_checkpoint(
     fine_tuned: Record, work: WorkFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work.forget(FINE_TUNING)
+    work.remove(FINE_TUNING)
     monkeypatch.setattr("pipelines.learning.run.CHECKPOINT_SECONDS", 0.0)
     after_rollout = Training.after_rollout
-    broken = 0
+    rollouts = 0
 
-    def break_off(self: Training, *, final: bool = False) -> None:
-        nonlocal broken
+    def interrupt(self: Training, *, final: bool = False) -> None:
+        nonlocal rollouts
         after_rollout(self, final=final)
-        broken += 1
-        if broken == 2:
-            raise OSError("the lights went out")
+        rollouts += 1
+        if rollouts == 2:
+            raise OSError("no power")
 
-    monkeypatch.setattr(Training, "after_rollout", break_off)
-    with pytest.raises(OSError, match="lights"):
+    monkeypatch.setattr(Training, "after_rollout", interrupt)
+    with pytest.raises(OSError, match="no power"):
         run_cell(FINE_TUNING, work)
     assert (work.run(FINE_TUNING) / "checkpoint.pt").is_file()
     steps: list[int] = []
@@ -150,7 +149,7 @@ def test_a_cell_that_was_broken_off_goes_on_from_its_checkpoint(
 
     monkeypatch.setattr(Training, "after_rollout", watch)
     record = run_cell(FINE_TUNING, work)
-    # It begins with the rollout that was saved; a run from the beginning would with the first.
+    # It resumes with the saved rollout; a new run would begin with the first.
     assert steps[0] == 2 * 512
     assert record.final == fine_tuned.final
     assert record.last == fine_tuned.last
@@ -166,7 +165,7 @@ def test_a_cell_that_was_broken_off_goes_on_from_its_checkpoint(
     ],
     ids=lambda cell: cell.arm,
 )
-def test_the_other_arms_give_records_too(cell: Cell, work: WorkFolder) -> None:
+def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
     record = run_cell(cell, work)
     assert record.clone is None
     assert 0 <= record.final.accuracy < 1
@@ -176,11 +175,13 @@ def test_the_other_arms_give_records_too(cell: Cell, work: WorkFolder) -> None:
     else:
         assert record.labels == 0
         assert record.curve[-1].step >= cell.steps
+        clock = "ppo" if cell.arm == "ppo" else "dqn"
+        assert record.seconds[clock] > 0
 
 
 def test_the_exact_policy_scores_as_exact() -> None:
     exact = load_policy(Path(__file__).parents[3] / "pipelines" / "policies" / "compact")
-    score = Scorer(Settings().settled().world())(exact)
+    score = Scorer(Settings().world)(exact)
     assert score.exact
     assert (score.accuracy, score.long_error_rate, score.wrong) == (1.0, 0.0, 0)
     assert score.longest_run == 2000

@@ -1,4 +1,4 @@
-"""Engines: every cell is answered, whatever happens to the workers."""
+"""Engines: every cell ends with a record or an error, whatever happens to the workers."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_every_cell_is_run_once_and_the_workers_share_them(workers: int, tmp_pat
     assert len(list(tmp_path.iterdir())) == 6
 
 
-def test_a_worker_that_dies_loses_only_its_cell_which_is_run_again(tmp_path: Path) -> None:
+def test_the_cell_of_a_dead_worker_is_run_again(tmp_path: Path) -> None:
     asked = cells(4, folder=str(tmp_path), deaths=1)
     done = by_seed(list(LocalProcesses(2).run(made_up_work.dies_first, asked, silent)))
     assert all(one.record is not None for one in done.values())
     assert sorted(mark.name for mark in tmp_path.iterdir()) == ["1-0", "3-0"]
 
 
-def test_a_cell_that_kills_every_worker_is_given_up(tmp_path: Path) -> None:
+def test_a_cell_that_kills_every_worker_fails(tmp_path: Path) -> None:
     asked = cells(3, folder=str(tmp_path), deaths=ATTEMPTS)
     done = by_seed(list(LocalProcesses(1).run(made_up_work.dies_first, asked, silent)))
     assert done[0].record is not None
@@ -82,7 +82,7 @@ def test_a_full_disk_when_a_cell_starts_does_not_hang_the_study() -> None:
     assert [one.error for one in done] == ["OSError: [Errno 28] No space left on device"] * 3
 
 
-def test_processes_compute_with_one_thread_and_this_one_stays_as_it_was(
+def test_workers_have_one_thread_and_the_environment_is_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
@@ -92,8 +92,8 @@ def test_processes_compute_with_one_thread_and_this_one_stays_as_it_was(
     assert os.environ["OMP_NUM_THREADS"] == "7"
 
 
-def test_breaking_off_leaves_no_process_behind(tmp_path: Path) -> None:
-    asked = cells(4, folder=str(tmp_path), seconds=60.0) + cells(1)[:0]
+def test_closing_an_engine_leaves_no_process(tmp_path: Path) -> None:
+    asked = cells(4, folder=str(tmp_path), seconds=60.0)
     quick = cell(seed=9, settings={"folder": str(tmp_path), "seconds": 0.0})
     running = LocalProcesses(2).run(made_up_work.slow_answer, [quick, *asked], silent)
     next(running)
@@ -105,12 +105,12 @@ def test_breaking_off_leaves_no_process_behind(tmp_path: Path) -> None:
             os.kill(int(mark.name.split("-")[1]), 0)
 
 
-def test_no_workers_is_refused() -> None:
+def test_zero_workers_are_refused() -> None:
     with pytest.raises(ValueError, match="workers=0"):
         LocalProcesses(0)
 
 
-def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(tmp_path: Path) -> None:
+def test_the_cells_of_a_killed_cluster_worker_are_run_again(tmp_path: Path) -> None:
     """A real scheduler and two workers; one is killed in the middle of its cell."""
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -134,15 +134,15 @@ def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(tmp_path: Path) -> 
     assert len(list(marks.iterdir())) > 8 or workers[0].pid not in processes
 
 
-def test_a_cluster_says_which_cells_are_run_while_they_are(tmp_path: Path) -> None:
-    def let_go(cell: Cell) -> None:
+def test_a_cluster_reports_cells_when_they_start(tmp_path: Path) -> None:
+    def release(cell: Cell) -> None:
         (tmp_path / f"go-{cell.seed}").touch()
 
     with cluster(tmp_path / "dask") as (address, _):
         engine = DaskCluster(address)
         engine.client.wait_for_workers(1, timeout=60)
         asked = cells(3, folder=str(tmp_path))
-        done = list(engine.run(made_up_work.waits_to_be_let_go, asked, let_go))
+        done = list(engine.run(made_up_work.waits_for_a_file, asked, release))
     assert [one.error for one in done] == [None] * 3
 
 
@@ -160,7 +160,7 @@ def test_a_cell_that_fails_on_a_cluster_does_not_stop_the_others(tmp_path: Path)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://", "not an address"])
-def test_an_unreachable_scheduler_is_said_in_one_line(
+def test_an_unreachable_scheduler_is_a_one_line_error(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.experiments.engines.PATIENCE", 1.0)

@@ -1,4 +1,4 @@
-"""The study's figures: what is drawn is what was recorded, and the same twice."""
+"""The study's figures: they draw the records, fit their frame, and are reproducible."""
 
 from __future__ import annotations
 
@@ -10,38 +10,52 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from pipelines.experiments import figures
-from pipelines.experiments.drawing import BrokenLog, Picture, in_percent, look_of, plain
+from pipelines.experiments.drawing import (
+    STYLE,
+    Picture,
+    count_tick,
+    logarithmic,
+    look_of,
+    new_figure,
+    percent_tick,
+)
 from pipelines.experiments.figures import draw_figures
-from pipelines.experiments.records import Kind, Record
+from pipelines.experiments.records import Kind, Record, frame_of
+from pipelines.experiments.store import read_store
 from tests.pipelines.experiments.synthetic_records import record, score, seeds, study
 
 Figures = dict[str, Figure]
+Drawer = Callable[[list[Record]], Figures]
+RESULTS = Path(__file__).parents[3] / "results"
 
 
 @pytest.fixture
-def drawings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Record]], Figures]]:
-    """Draws figures without writing them, which is what takes time."""
+def drawings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
+    """Draw figures without writing them, which takes most of the time."""
     kept: Figures = {}
 
-    def drawn(
+    def write_figure(
         folder: Path, key: str, title: str, alt: str, size: Any, draw: Callable[[Figure], None]
     ) -> Picture:
-        kept[key] = Figure(figsize=size)
-        kept[key].suptitle(title)
+        kept[key] = new_figure(title, size)
         draw(kept[key])
         return Picture(key, title, alt, ())
 
     def draw(records: list[Record]) -> Figures:
         kept.clear()
-        assert [picture.key for picture in draw_figures(records, Path())] == list(kept)
+        pictures = draw_figures(frame_of(records), Path())
+        assert [picture.key for picture in pictures] == list(kept)
         return dict(kept)
 
-    monkeypatch.setattr(figures, "drawn", drawn)
-    with mpl.rc_context():
+    monkeypatch.setattr(figures, "write_figure", write_figure)
+    style: Any = STYLE
+    with mpl.rc_context(style):
         yield draw
 
 
@@ -57,16 +71,31 @@ def heights(line: Line2D) -> list[float]:
     return [float(y) for y in np.asarray(line.get_ydata())]
 
 
-def test_zero_has_a_place_of_its_own() -> None:
-    axis = BrokenLog.of([0, 1, 30_000])
-    assert axis.place(0) < axis.place(1) - 0.5
-    places, labels = axis.ticks(plain)
+def ticks(values: list[float], tick: Callable[[float], str]) -> tuple[list[float], list[str]]:
+    """Return the pixels and the labels of the ticks of an axis."""
+    figure = new_figure("", (6, 4))
+    axes = figure.subplots()
+    logarithmic(axes, "x", values, tick)
+    FigureCanvasAgg(figure).draw()
+    low, high = axes.get_xlim()
+    found = [
+        (float(axes.transData.transform((place, 0))[0]), label.get_text())
+        for place, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        if low <= place <= high
+    ]
+    return [place for place, _ in found], [label for _, label in found]
+
+
+def test_a_logarithmic_axis_has_a_place_for_zero() -> None:
+    places, labels = ticks([0, 1, 30_000], count_tick)
     assert labels == ["0", "1", "10", "100", "1,000", "10,000"]
     assert places == sorted(places)
-    low, high = axis.limits
-    assert low < axis.place(0) < axis.place(30_000) < high
-    assert BrokenLog.of([1.0, 0.001]).ticks(in_percent)[1] == ["0.1 %", "1 %", "10 %", "100 %"]
-    assert BrokenLog.of([0.0]).ticks(plain)[1][0] == "0"
+    gaps = np.diff(places)
+    # Zero is nearly as far from 1 as 1 from 10.
+    assert gaps[0] == pytest.approx(0.8 * gaps[1])
+    assert gaps[1:] == pytest.approx(gaps[1])
+    assert ticks([1.0, 0.001], percent_tick)[1] == ["0.1 %", "1 %", "10 %", "100 %"]
+    assert ticks([0.0], count_tick)[1][0] == "0"
 
 
 def test_levels_differ_in_colour_marker_and_line() -> None:
@@ -78,9 +107,6 @@ def test_levels_differ_in_colour_marker_and_line() -> None:
     assert all(one.dashes != other.dashes for one, other in pairwise(looks))
 
 
-Drawer = Callable[[list[Record]], Figures]
-
-
 def test_no_errors_are_drawn_at_zero_and_certified_ones_hollow(drawings: Drawer) -> None:
     records = [
         *seeds([0.9] * 3, arm="cloning", demonstrations=1),
@@ -90,32 +116,90 @@ def test_no_errors_are_drawn_at_zero_and_certified_ones_hollow(drawings: Drawer)
         *seeds([0.5] * 3, demonstrations=0),
     ]
     figure = drawings(records)["error_by_demonstrations"]
-    assert "exact in every seed from some number on: 1 of 2" in title(figure)
+    assert "Exact in every seed with up to 10 demonstrations: 1 of 2 kinds" in title(figure)
     assert "3 seeds" in title(figure)
     axes = figure.axes[0]
-    assert axes.get_yticklabels()[0].get_text() == "0"
-    zero = axes.get_yticks()[0]
     hollow = [heights(line) for line in axes.lines if line.get_markerfacecolor() == "white"]
-    assert [ys for ys in hollow if ys] == [[zero]]
-    assert [ys for ys in map(heights, axes.lines) if len(ys) == 3] == [
-        [pytest.approx(-1), zero, zero]
+    assert [ys for ys in hollow if ys] == [[0]]
+    assert [ys for ys in map(heights, axes.lines) if len(ys) == 3] == [[pytest.approx(0.1), 0, 0]]
+    assert axes.get_yscale() == "symlog"
+
+
+def legend_entries(figure: Figure) -> list[Line2D]:
+    (legend,) = figure.legends
+    return [handle for handle in legend.legend_handles if isinstance(handle, Line2D)]
+
+
+def drawn_marks(figure: Figure) -> set[tuple[object, bool]]:
+    """Return the markers of all lines with points, and whether they are hollow."""
+    lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xydata())]
+    return {(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}
+
+
+def hollow_entries(figure: Figure) -> list[Line2D]:
+    return [one for one in legend_entries(figure) if one.get_markerfacecolor() == "white"]
+
+
+@pytest.mark.parametrize("end", [0.9, 1.0])
+def test_the_legend_has_hollow_marks_if_some_are_drawn(end: float, drawings: Drawer) -> None:
+    made = [
+        *seeds([0.5] * 3, arm="cloning", demonstrations=1),
+        *seeds([end] * 3, arm="cloning", demonstrations=10),
+        *seeds([end] * 3, arm="dagger", demonstrations=0, labels=9, asked=9),
     ]
+    drawn = drawings(made)
+    for key in ("error_by_demonstrations", "labels"):
+        assert len(hollow_entries(drawn[key])) == (end == 1.0), key
 
 
-def test_a_single_run_is_no_ground_for_a_claim(drawings: Drawer) -> None:
+def committed(name: str) -> list[Record]:
+    """Return the records of the last comparison grid in the results of the project."""
+    records = read_store(RESULTS / name).records.values()
+    longest = {record.cell.comparison: 0 for record in records}
+    for one in records:
+        longest[one.cell.comparison] = max(longest[one.cell.comparison], one.cell.steps)
+    return [r for r in records if r.cell.steps in (0, longest[r.cell.comparison])]
+
+
+@pytest.mark.parametrize("made", ["synthetic", "ppo_alone", "fine_tuning"])
+def test_every_text_fits_and_every_legend_entry_is_drawn(made: str, drawings: Drawer) -> None:
+    records = study((0, 1, 30_000), seeds_of_each=2, points=2, steps=8_000_000)
+    drawn = drawings(records if made == "synthetic" else committed(made))
+    assert drawn
+    for key, figure in drawn.items():
+        FigureCanvasAgg(figure).draw()
+        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+        assert figure.get_suptitle() in [text.get_text() for text in texts]
+        for text in texts:
+            box = text.get_window_extent()
+            assert box.x0 >= -1, (key, text.get_text())
+            assert box.x1 <= figure.bbox.x1 + 1, (key, text.get_text())
+        titles = [axes.title if axes.get_title() else axes._left_title for axes in figure.axes]  # type: ignore[attr-defined]
+        boxes = [one.get_window_extent() for one in titles if one.get_text()]
+        for place, one in enumerate(boxes):
+            assert not any(one.overlaps(other) for other in boxes[:place]), key
+        for handle in legend_entries(figure) if figure.legends else []:
+            shown = (handle.get_marker(), handle.get_markerfacecolor() == "white")
+            hollow = {mark for mark in drawn_marks(figure) if mark[1]}
+            assert shown in drawn_marks(figure) or (shown[1] and hollow), (key, handle.get_label())
+
+
+def test_a_single_seed_is_not_called_exact(drawings: Drawer) -> None:
     single = [record(1.0, arm="cloning", demonstrations=n) for n in (1, 10)]
-    said = title(drawings(single)["error_by_demonstrations"])
-    assert "0 of 1 kinds" in said
-    assert "1 seed: too few for an interval" in said
+    text = title(drawings(single)["error_by_demonstrations"])
+    assert "0 of 1 kinds" in text
+    assert "1 seed: too few for an interval" in text
 
 
-def test_from_how_many_answers_on_all_are_exact(drawings: Drawer) -> None:
+def test_the_answers_from_which_on_all_seeds_are_exact(drawings: Drawer) -> None:
     records = [
         record(end, seed=seed, arm="dagger", demonstrations=0, labels=labels, asked=labels)
         for labels, end in ((10, 1.0), (100, 0.9), (1000, 1.0))
         for seed in range(3)
     ]
-    assert title(drawings(records)["labels"]).endswith("from so many on: DAgger 1,000")
+    assert title(drawings(records)["labels"]).startswith(
+        "Teacher's answers from which on every seed is exact: 1,000 (DAgger)"
+    )
 
 
 def test_the_heat_map_has_its_numbers(drawings: Drawer) -> None:
@@ -126,7 +210,7 @@ def test_the_heat_map_has_its_numbers(drawings: Drawer) -> None:
     ]
     figure = drawings(records)["heat_map"]
     assert texts(figure) == ["-", "25.00", "65.00", "100\n3/4 exact"]
-    assert "25.00 to 100" in title(figure)
+    assert "25.00 to 100 % of operations are solved" in title(figure)
     assert "3 to 4 seeds" in title(figure)
 
 
@@ -149,7 +233,7 @@ def test_learning_curves_are_means_over_seeds(drawings: Drawer) -> None:
         assert [heights(line) for line in axes.lines] == [[0, pytest.approx(40)]] * 2
 
 
-def test_the_longest_comparison_with_and_without_has_the_curves(drawings: Drawer) -> None:
+def test_curves_are_of_the_largest_budget_with_and_without_demonstrations(drawings: Drawer) -> None:
     line = ((0, 0.0), (1000, 0.5))
     short = [record(demonstrations=n, curve=line, comparison="short") for n in (0, 1, 2)]
     longer = [record(demonstrations=n, curve=line, comparison="long", steps=9000) for n in (0, 40)]
@@ -157,13 +241,13 @@ def test_the_longest_comparison_with_and_without_has_the_curves(drawings: Drawer
     assert " 9,000 steps" in title(drawings([*short, *longer, *without])["curves_levels"])
 
 
-def test_what_ppo_added_says_how_many_rose(drawings: Drawer) -> None:
+def test_the_title_of_ppo_added_counts_runs(drawings: Drawer) -> None:
     records = [
         *seeds([0.9, 0.99], demonstrations=5, clone=score(0.95, wrong=9), final=None),
         record(0.95, seed=2, demonstrations=5, clone=score(0.95), final=score(0.95)),
     ]
-    said = title(drawings(records)["ppo_added"])
-    assert "3 clones: operations solved rose in 1 and fell in 1" in said
+    text = title(drawings(records)["ppo_added"])
+    assert "more operations than the clone in 1 of 3 runs and fewer in 1;" in text
 
 
 def test_single_operations_and_other_learners_are_drawn(drawings: Drawer) -> None:
@@ -183,7 +267,7 @@ def test_single_operations_and_other_learners_are_drawn(drawings: Drawer) -> Non
         assert "seeds" in title(figure), key
 
 
-def test_any_part_of_a_study_can_be_drawn(drawings: Drawer) -> None:
+def test_any_part_of_the_study_can_be_drawn(drawings: Drawer) -> None:
     whole = study((0, 1, 10), seeds_of_each=1, points=2)
     assert drawings([]) == {}
     settings = {(r.cell.comparison, r.cell.arm, r.cell.demonstrations > 0): r for r in whole}
@@ -198,9 +282,9 @@ def test_the_same_records_make_the_same_files(tmp_path: Path) -> None:
         *seeds([0.5, 0.6, 1.0], arm="cloning", demonstrations=3),
         *seeds([0.7, 0.9, 1.0], arm="cloning", demonstrations=9),
     ]
-    first = draw_figures(records, tmp_path / "first")
+    first = draw_figures(frame_of(records), tmp_path / "first")
     assert len(first) == 2
-    draw_figures(records[::-1], tmp_path / "second")
+    draw_figures(frame_of(records[::-1]), tmp_path / "second")
     for picture in first:
         assert [path.suffix for path in picture.files] == [".png", ".pdf"]
         for path in picture.files:

@@ -1,4 +1,4 @@
-"""The report of a study: whole, readable by machine, and possible at any time."""
+"""The report of the study: complete, readable by machines, possible at any time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.experiments.records import Record
+from pipelines.experiments.records import Record, frame_of
 from pipelines.experiments.report import SUMMARY_FILE, TABLES_FILE, summary, write_report
 from tests.pipelines.experiments.synthetic_records import record, score, seeds, study
 
@@ -24,14 +24,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return write_report([*records, records[0]], tmp_path_factory.mktemp("report"), COMMAND)
 
 
-def test_every_file_that_is_named_is_there(report: list[Path]) -> None:
+def test_every_returned_file_exists(report: list[Path]) -> None:
     assert all(path.stat().st_size for path in report)
     assert sorted(path.name for path in report[0].parent.iterdir()) == sorted(
         path.name for path in report
     )
 
 
-def test_the_page_shows_the_figures_and_says_how_it_was_made(report: list[Path]) -> None:
+def test_the_page_shows_the_figures_and_its_command(report: list[Path]) -> None:
     folder = report[0].parent
     page = (folder / TABLES_FILE).read_text()
     assert f"`{COMMAND}`" in page
@@ -42,7 +42,7 @@ def test_the_page_shows_the_figures_and_says_how_it_was_made(report: list[Path])
     assert str(folder) not in page
 
 
-def test_the_numbers_are_json_that_any_reader_takes(report: list[Path]) -> None:
+def test_the_numbers_are_standard_json(report: list[Path]) -> None:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
 
@@ -67,7 +67,7 @@ def test_the_numbers_are_those_of_the_records() -> None:
         *seeds([0.1] * 4, demonstrations=0, curve=((1000, 0.25),), run=7),
         *seeds([0.1] * 4, demonstrations=0, reward="no_of", run=9),
     ]
-    numbers = summary(records, COMMAND)
+    numbers = summary(frame_of(records), COMMAND)
     cloning = one(numbers["final"], arm="cloning", demonstrations=3)
     assert cloning["accuracy"]["value"] == pytest.approx(0.65)
     assert (cloning["seeds"], cloning["exact"]) == (4, 0)
@@ -88,15 +88,15 @@ def test_the_numbers_are_those_of_the_records() -> None:
     assert runs["order_reproduced_by_best"] == "yes (of 2 columns)"
 
 
-def test_nothing_yet_is_a_report_too(tmp_path: Path) -> None:
+def test_a_report_without_records(tmp_path: Path) -> None:
     paths = write_report([], tmp_path, COMMAND)
     assert [path.name for path in paths] == [TABLES_FILE, SUMMARY_FILE]
     assert json.loads(paths[1].read_text())["records"] == 0
 
 
-def test_every_record_alone_can_be_summed_up() -> None:
+def test_every_single_record_has_a_summary() -> None:
     for alone in study((0, 10), seeds_of_each=1, points=2):
-        assert json.dumps(summary([alone], COMMAND), allow_nan=False)
+        assert json.dumps(summary(frame_of([alone]), COMMAND), allow_nan=False)
 
 
 def test_records_of_two_grids_are_refused(tmp_path: Path) -> None:

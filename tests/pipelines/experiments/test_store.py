@@ -1,4 +1,4 @@
-"""The store: what was added is there, whatever happened since."""
+"""The store keeps every record that was added, through kills and damage."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_records_come_back_as_they_were_added(tmp_path: Path) -> None:
     assert contents.damaged == 0
 
 
-def test_a_store_is_added_to_and_never_rewritten(tmp_path: Path) -> None:
+def test_records_are_appended(tmp_path: Path) -> None:
     before = written(tmp_path, 2)
-    with open_store(tmp_path) as (store, said):
-        assert said is None
+    with open_store(tmp_path) as (store, message):
+        assert message is None
         assert list(store.contents.records.values()) == RECORDS[:2]
         store.add(RECORDS[2])
         assert store.contents.records[RECORDS[2].cell.key] == RECORDS[2]
@@ -46,13 +46,13 @@ def test_a_store_is_added_to_and_never_rewritten(tmp_path: Path) -> None:
     assert list(read_store(tmp_path).records.values()) == RECORDS[:3]
 
 
-def test_a_failure_is_kept_until_the_cell_is_done(tmp_path: Path) -> None:
+def test_a_failure_is_kept_until_the_cell_has_a_record(tmp_path: Path) -> None:
     one = record(0.5)
     with open_store(tmp_path) as (store, _):
         store.add_failure(one.cell, "no memory")
-        assert store.contents.failures[one.cell.key].error == "no memory"
+        assert store.contents.failures == {one.cell.key: "no memory"}
     contents = read_store(tmp_path)
-    assert contents.failures[one.cell.key].cell == one.cell
+    assert contents.failures == {one.cell.key: "no memory"}
     assert not contents.records
     with open_store(tmp_path) as (store, _):
         store.add(one)
@@ -74,12 +74,12 @@ def test_a_damaged_tail_costs_only_the_records_that_it_holds(
         # What is left of the first line and something else: it may be anybody's file.
         return
     whole = max(kept.count(b"\n") - 1, 0)
-    with open_store(folder) as (store, said):
+    with open_store(folder) as (store, message):
         assert list(store.contents.records.values()) == RECORDS[:whole]
         damaged = (folder / FILE).stat().st_size < len(kept + garbage)
         if damaged and len(kept) >= header:
-            assert said is not None
-            assert f"{whole} records are whole" in said
+            assert message is not None
+            assert f"{whole} records are whole" in message
         for one in RECORDS[whole:]:
             store.add(one)
     assert list(read_store(folder).records.values()) == RECORDS
@@ -90,8 +90,8 @@ def test_what_was_damaged_is_put_aside(tmp_path: Path) -> None:
     data = written(tmp_path)
     for number, cut in ((1, 3), (2, 5)):
         (tmp_path / FILE).write_bytes(data[:-cut])
-        with open_store(tmp_path) as (_, said):
-            assert f"records.jsonl.damaged-{number}" in (said or "")
+        with open_store(tmp_path) as (_, message):
+            assert f"records.jsonl.damaged-{number}" in (message or "")
         last_line = data.splitlines(keepends=True)[-1]
         assert (tmp_path / f"records.jsonl.damaged-{number}").read_bytes() == last_line[:-cut]
 
@@ -118,7 +118,7 @@ def test_whole_lines_of_another_version_are_refused_with_their_place(
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         ({"format": "abacus-study-records", "version": 2}, "version 2, this is 1"),
         ({"format": "shopping list", "version": 1}, "not the store of a study"),
@@ -126,11 +126,11 @@ def test_whole_lines_of_another_version_are_refused_with_their_place(
     ],
 )
 def test_another_kind_of_file_is_refused_and_left_alone(
-    header: object, said: str, tmp_path: Path
+    header: object, message: str, tmp_path: Path
 ) -> None:
     data = json.dumps(header).encode() + b"\nmilk\n"
     (tmp_path / FILE).write_bytes(data)
-    with pytest.raises(ValueError, match=said), open_store(tmp_path):
+    with pytest.raises(ValueError, match=message), open_store(tmp_path):
         pass
     assert (tmp_path / FILE).read_bytes() == data
 

@@ -1,29 +1,30 @@
-"""The study's tables: the right numbers in the right cells, and nothing dropped in silence."""
+"""The study's tables: the right numbers in the right cells, and gaps shown."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pipelines.experiments.records import Record, checked
-from pipelines.experiments.statistics import (
-    BEYOND,
-    Estimate,
-    Threshold,
-    count,
-    estimated,
-    percent,
-    threshold_said,
+from pipelines.experiments.records import Record, frame_of
+from pipelines.experiments.statistics import BEYOND, Estimate
+from pipelines.experiments.tables import (
+    PAPER_ROWS,
+    order_reproduced,
+    tables_of,
+    threshold_text,
+    verdict,
 )
-from pipelines.experiments.tables import PAPER_ROWS, order_reproduced, tables_of, verdict
-from pipelines.scoring.tables import Table
+from pipelines.job.tables import Table, count
+from pipelines.job.tables import decimal_percent as percent
 from tests.pipelines.experiments.synthetic_records import record, score, seeds, study
 
 
 def tables(records: list[Record]) -> dict[str, Table]:
-    found = {table.key: table for table in tables_of(records)}
-    assert len(found) == len(tables_of(records)), "two tables of one name"
+    listed = tables_of(frame_of(records))
+    found = {table.key: table for table in listed}
+    assert len(found) == len(listed), "two tables of one name"
     return found
 
 
@@ -33,33 +34,14 @@ def cells(table: Table, *row: str) -> dict[str, str]:
     return dict(zip(table.header, found, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        (0.0, "0"),
-        (1.0, "100"),
-        (0.97843, "97.84"),
-        (0.99999, "99.999"),
-        (0.000004, "0.0004"),
-        (1 - 1e-15, "100"),
-    ],
-)
-def test_what_is_not_all_is_not_rounded_to_it(share: float, text: str) -> None:
-    assert percent(share) == text
-
-
-def test_estimates_and_thresholds_in_words() -> None:
-    assert estimated(None, percent) == "-"
-    assert estimated(Estimate(0.5, None, None, 1), percent) == "50.00 (1 seed)"
-    assert estimated(Estimate(3.25, 0.0, 1234.4, 5), count, 5) == "3.2 (0 to 1,234)"
-    assert estimated(Estimate(1.0, 1.0, 1.0, 4), percent, 5) == "100 (100 to 100; 4 seeds)"
-    assert threshold_said(None) == "-"
-    assert threshold_said(Threshold(3000, 1000, 3000, 5)) == "3,000 (1,000 to 3,000; 5 seeds)"
-    assert (
-        threshold_said(Threshold(10, 10, BEYOND, 5)) == "10 (10 to not within this grid; 5 seeds)"
-    )
-    assert threshold_said(Threshold(BEYOND, BEYOND, BEYOND, 5)) == "not within this grid (5 seeds)"
-    assert threshold_said(Threshold(BEYOND, None, None, 1)) == "not within this grid (1 seed)"
+def test_texts_of_estimates_and_thresholds() -> None:
+    assert Estimate(0.5, None, None, 1).text(percent) == "50.00 (1 seed)"
+    assert Estimate(3.25, 0.0, 1234.4, 5).text(count, 5) == "3.2 (0 to 1,234)"
+    assert Estimate(1.0, 1.0, 1.0, 4).text(percent, 5) == "100 (100 to 100; 4 seeds)"
+    assert threshold_text(Estimate(3000, 1000, 3000, 5)) == "3,000 (1,000 to 3,000; 5 seeds)"
+    assert threshold_text(Estimate(10, 10, BEYOND, 5)) == "10 (10 to not within this grid; 5 seeds)"
+    assert threshold_text(Estimate(BEYOND, BEYOND, BEYOND, 5)) == "not within this grid (5 seeds)"
+    assert threshold_text(Estimate(BEYOND, None, None, 1)) == "not within this grid (1 seed)"
 
 
 def small_grid() -> list[Record]:
@@ -73,7 +55,7 @@ def small_grid() -> list[Record]:
     ]
 
 
-def test_the_grid_shows_means_and_gaps() -> None:
+def test_the_grid_has_means_and_missing_cells() -> None:
     table = tables(small_grid())["accuracy"]
     assert table.header == ("demonstrations", "cloning alone", "dense", "answer_only")
     assert [row[0] for row in table.rows] == ["0", "3", "20"]
@@ -98,7 +80,7 @@ def test_errors_wrong_observations_and_certificates() -> None:
     assert cells(found["certified"], "20")["answer_only"] == "-"
 
 
-def test_what_is_averaged_over_demonstrations_has_them_in_all_columns() -> None:
+def test_the_last_row_averages_over_demonstrations_of_all_columns() -> None:
     records = [
         *seeds([0.0] * 3, arm="cloning", demonstrations=1),
         *seeds([1.0] * 3, arm="cloning", demonstrations=9),
@@ -120,7 +102,7 @@ def test_demonstrations_to_exactness() -> None:
     assert cells(table, "answer_only")["at least half"] == "not within this grid (1 seed)"
 
 
-def test_what_ppo_added_counts_seeds() -> None:
+def test_ppo_added_counts_seeds() -> None:
     table = tables(small_grid())["ppo_added"]
     row = cells(table, "supervision", "dense", "3")
     assert row["solved, %: clone"] == "95.00"
@@ -135,7 +117,7 @@ def test_what_ppo_added_counts_seeds() -> None:
     assert row["seeds"] == "3"
 
 
-def test_steps_and_time_are_medians_of_those_that_got_there() -> None:
+def test_milestones_are_medians_of_the_seeds_that_reached_them() -> None:
     records = [
         record(seed=k, demonstrations=0, curve=((0, 0.0), (step, top)))
         for k, (step, top) in enumerate([(200, 0.95), (400, 1.0), (900, 0.9), (999, 0.2)])
@@ -150,9 +132,9 @@ def test_steps_and_time_are_medians_of_those_that_got_there() -> None:
 
 def longest(**by_row: list[int]) -> list[Record]:
     made = []
-    for row in PAPER_ROWS:
-        for seed, run in enumerate(by_row.get(row.name, [])):
-            setting: dict[str, Any] = {"reward": row.reward, "operations": row.operations}
+    for name, (kind, _) in PAPER_ROWS.items():
+        for seed, run in enumerate(by_row.get(name, [])):
+            setting: dict[str, Any] = {"reward": kind.reward, "operations": kind.operations}
             made.append(record(run=run, demonstrations=0, seed=seed, **setting))
     return made
 
@@ -169,22 +151,22 @@ IN_ORDER = {
 def test_the_papers_rows_stand_beside_ours() -> None:
     table = tables(longest(**IN_ORDER))["longest_runs"]
     paper = cells(table, "the paper")
-    assert [paper[row.name] for row in PAPER_ROWS] == ["515", "1,145", "773", "907", "675"]
+    assert [paper[name] for name in PAPER_ROWS] == ["515", "1,145", "773", "907", "675"]
     ours = cells(table, "supervision, 1,000 steps", "0")
     assert ours["no_of"].startswith("best 92; 91 (")
     assert ours["order reproduced? (mean)"] == ours["order reproduced? (best)"] == "yes"
 
 
-def test_whether_the_order_is_the_papers_is_computed() -> None:
+def test_the_order_of_the_paper_is_compared_with_ours() -> None:
     swapped = longest(**(IN_ORDER | {"dense": [10, 11, 200]}))
     ours = cells(tables(swapped)["longest_runs"], "supervision, 1,000 steps")
     # One lucky seed has the longest run of all; the mean, (1/4 * 10 + 11 + 1/4 * 200) / (3/2), is
     # still the lowest.
     assert ours["order reproduced? (best)"] == "no"
     assert ours["order reproduced? (mean)"] == "yes"
-    assert order_reproduced([1, 3, 2, None, None]) == "yes (of 3 columns)"
-    assert order_reproduced([1, 2, 2, None, None]) == "no (of 3 columns)"
-    assert order_reproduced([1, None, None, None, None]) == "-"
+    assert order_reproduced({"dense": 1, "no_of": 3, "no_of_sp": 2}) == "yes (of 3 columns)"
+    assert order_reproduced({"dense": 1, "no_of": 2, "no_of_sp": 2}) == "no (of 3 columns)"
+    assert order_reproduced({"dense": 1}) == "-"
 
 
 def test_a_claim_is_decided_by_its_interval() -> None:
@@ -243,16 +225,16 @@ def test_demonstrations_against_none_at_equal_steps() -> None:
     assert cells(table, "no_of", "5")["500 steps"] == "-"
 
 
-def test_any_part_of_a_study_has_tables() -> None:
+def test_any_part_of_the_study_has_tables() -> None:
     whole = study((0, 1, 10), seeds_of_each=1, points=2)
-    assert tables_of([]) == []
+    assert tables([]) == {}
     for one in whole:
-        assert tables_of([one])
-    for table in tables_of(whole[::3]):
+        assert tables([one])
+    for table in tables(whole[::3]).values():
         assert "seed" in table.markdown()
 
 
-def test_other_names_and_numbers_are_shown_as_they_are() -> None:
+def test_other_comparisons_and_rewards_keep_their_names() -> None:
     renamed = [
         *seeds([0.5] * 3, comparison="mine", demonstrations=7, reward="step,submit"),
         *seeds([0.5] * 3, comparison="mine", demonstrations=77, reward="dense"),
@@ -265,17 +247,37 @@ def test_other_names_and_numbers_are_shown_as_they_are() -> None:
 def test_runs_of_two_budgets_are_not_mixed() -> None:
     mixed = [record(seed=0, steps=10), record(seed=1, steps=20)]
     with pytest.raises(ValueError, match="another steps"):
-        tables_of(mixed)
+        frame_of(mixed)
     with pytest.raises(ValueError, match="another rate"):
-        tables_of([record(seed=0, settings={"rate": 1}), record(seed=1, settings={"rate": 2})])
-    alike = [record(seed=k, settings={"seed": k}) for k in range(2)]
-    assert tables_of(alike)
+        frame_of([record(seed=0, settings={"rate": 1}), record(seed=1, settings={"rate": 2})])
+    assert tables([record(seed=k, settings={"seed": k}) for k in range(2)])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_old_errors_at_16_digits_carry_their_definition(version: int) -> None:
+    """Records of the first scoring version say so in every table that shows these errors."""
+    made = [*small_grid(), *seeds([1.0], arm="dagger", demonstrations=0, labels=9, asked=9)]
+    made = [replace(r, cell=r.cell.with_scoring_version(version)) for r in made]
+    assert {r.cell.scoring_version for r in made} == {version}
+    noted = {
+        key
+        for key, table in tables(made).items()
+        if "a subtraction below zero was turned into an addition" in table.note
+    }
+    assert noted == ({"long_error_rate", "labels"} if version == 1 else set())
+
+
+def test_records_of_two_scoring_versions_are_not_averaged() -> None:
+    old, new = (record(seed=seed) for seed in range(2))
+    new = replace(new, cell=new.cell.with_scoring_version(2))
+    with pytest.raises(ValueError, match="another scoring"):
+        frame_of([old, new])
 
 
 def test_a_cell_that_was_recorded_twice_counts_once() -> None:
-    assert len(checked([record(), record(), record(seed=1)])) == 2
+    assert len(frame_of([record(), record(), record(seed=1)])) == 2
 
 
 def test_the_order_of_records_does_not_matter() -> None:
     whole = study((0, 10), seeds_of_each=3, points=2)
-    assert tables_of(whole[::-1]) == tables_of(whole)
+    assert tables(whole[::-1]) == tables(whole)
