@@ -1,8 +1,8 @@
-"""Times the learners: PPO and cloning against the libraries' own paths and against bare torch.
+"""Time PPO and cloning, in comparison with the libraries' own loops and with bare torch.
 
-Speeds are samples or steps a second of processor time on one core, so that other work on the
-machine counts less; the machine's load is printed all the same. Each figure is the best of several
-repetitions. With --profile, where the time of PPO goes.
+Speeds are samples or steps per second of processor time on one core, so that other work on the
+machine matters less; its load is printed too. Each figure is the best of several repetitions.
+--profile shows where the time of PPO is spent.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
 from pipelines.job.command_line import option, run
 from pipelines.learning.cloning import Cloning
-from pipelines.learning.cloning_data import distinct
-from pipelines.learning.networks import RowLayout, make_network
+from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.networks import CHUNK, RowLayout, make_network
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO
-from pipelines.learning.rollouts import CHUNK, parts
 from pipelines.learning.settings import CloningSettings, PpoSettings
 
 EXAMPLE = "python -m benchmarks.learning --profile"
@@ -50,16 +49,16 @@ ROWS_OF_PAPER = 16
 
 @dataclass(frozen=True)
 class Options:
-    """What to time."""
+    """Options of the timings."""
 
-    repetitions: int = option(3, "repetitions, of which the best counts")
+    repetitions: int = option(3, "repetitions; the best one is reported")
     updates: int = option(6, "updates of PPO in a repetition")
-    profile: bool = option(False, "show where the time of PPO goes")
+    profile: bool = option(False, "show where the time of PPO is spent")
     paper: bool = option(True, "time the paper's network too (takes 6 GB of memory)")
 
 
 def best_rate(work: Callable[[], int], repetitions: int) -> float:
-    """Samples a second of processor time, in the best of the repetitions."""
+    """Return samples per second of processor time in the best repetition."""
     rates = []
     for _ in range(repetitions):
         started = time.process_time()
@@ -68,7 +67,7 @@ def best_rate(work: Callable[[], int], repetitions: int) -> float:
     return max(rates)
 
 
-def quiet_ppo(settings: PpoSettings) -> AbacusPPO:
+def ppo_without_logs(settings: PpoSettings) -> AbacusPPO:
     model = AbacusPPO(
         AbacusPolicy, AbacusVecEnv(settings.n_envs, config=WORLD), settings, seed=0, device="cpu"
     )
@@ -77,8 +76,8 @@ def quiet_ppo(settings: PpoSettings) -> AbacusPPO:
     return model
 
 
-def ours(settings: PpoSettings, updates: int) -> Callable[[], int]:
-    model = quiet_ppo(settings)
+def our_ppo(settings: PpoSettings, updates: int) -> Callable[[], int]:
+    model = ppo_without_logs(settings)
 
     def work() -> int:
         model.learn(updates * settings.rollout, reset_num_timesteps=False)
@@ -87,8 +86,8 @@ def ours(settings: PpoSettings, updates: int) -> Callable[[], int]:
     return work
 
 
-def usual(settings: PpoSettings) -> Callable[[], int]:
-    """The library's path: single environments in a DummyVecEnv, its own policy and checks."""
+def library_ppo(settings: PpoSettings) -> Callable[[], int]:
+    """MaskablePPO with single environments in a DummyVecEnv and the library's own policy."""
     envs = 16
     env = DummyVecEnv([_single_environment for _ in range(envs)])
     sizes = {"pi": [256, 256], "vf": [128, 128]}
@@ -117,7 +116,7 @@ def _single_environment() -> gymnasium.Env[Any, Any]:
 
 
 def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
-    """The limit: nothing but the network's passes, once forward and n_epochs times both ways."""
+    """The limit: the passes of the network alone, one forward and n_epochs with gradients."""
     layout = RowLayout(WORLD.base, WORLD.frames)
     network = make_network("compact", layout)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
@@ -125,13 +124,13 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
 
     def work() -> int:
         with torch.no_grad():
-            for part in parts(len(rows), settings.n_envs):
-                network.logits(rows[part])
-            for part in parts(len(rows), CHUNK):
-                network.values(rows[part])
+            for part in rows.split(settings.n_envs):
+                network.logits(part)
+            for part in rows.split(CHUNK):
+                network.values(part)
         for _ in range(settings.n_epochs):
-            for part in parts(len(rows), settings.batch_size):
-                logits, values = network(rows[part])
+            for part in rows.split(settings.batch_size):
+                logits, values = network(part)
                 optimizer.zero_grad(set_to_none=True)
                 torch.autograd.backward(logits.square().mean() + values.square().mean())
                 optimizer.step()
@@ -142,12 +141,12 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
 
 def demonstrations() -> Demonstrations:
     recipe = Recipe(config=replace(WORLD, max_operations=10, reward="dense"), operations=2_000)
-    return Demonstrations(Recorder(recipe).record(0, 200), recipe)
+    return Recorder(recipe).record(0, 200)
 
 
 def our_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
-    """Whole epochs, with BC's bookkeeping and our batches; held-out scores are left out."""
-    chosen = distinct(data, WORLD.frames)
+    """Epochs of BC with our minibatches, without held-out scores."""
+    chosen = CloningSet.from_demonstrations(data, WORLD.frames)
     settings = CloningSettings(epochs=10**6, batch_size=batch_size, patience=10**6)
     policy = new_policy("compact", WORLD.base, WORLD.frames)
     cloning = Cloning(policy, chosen, None, settings, 0, Logger(None, []))
@@ -190,8 +189,8 @@ def imitation_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int
 
 
 def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
-    """The limit: the actor's passes over rows that lie ready in order."""
-    chosen = distinct(data, WORLD.frames)
+    """The limit: the passes of the actor over rows in order."""
+    chosen = CloningSet.from_demonstrations(data, WORLD.frames)
     network = make_network("compact", RowLayout(WORLD.base, WORLD.frames))
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
     batches = len(chosen) // batch_size
@@ -211,7 +210,7 @@ def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
 
 
 def network_pass(name: str, rows: int) -> Callable[[], int]:
-    """An update of a network on so many rows."""
+    """An update of a network."""
     layout = RowLayout(WORLD.base, WORLD.frames)
     network = make_network(name, layout)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
@@ -229,21 +228,23 @@ def network_pass(name: str, rows: int) -> Callable[[], int]:
 
 
 def show_profile(settings: PpoSettings, updates: int) -> None:
-    work = ours(settings, updates)
+    work = our_ppo(settings, updates)
     profiler = cProfile.Profile(time.process_time)
     profiler.runcall(work)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(15)
 
 
 def main(options: Options) -> int:
-    """Prints a table."""
+    """Print a table of speeds."""
     torch.set_num_threads(1)
-    settings = PpoSettings()
+    settings = PpoSettings(
+        batch_size=1024, n_epochs=3, critic_warmup=0, kl_weight=0.0, cloning_weight=0.0
+    )
     data, batch = demonstrations(), 512
     print(machine())
     timed: list[tuple[str, Callable[[], int]]] = [
-        ("PPO, steps: ours", ours(settings, options.updates)),
-        ("PPO, steps: DummyVecEnv and MaskablePPO's own policy", usual(settings)),
+        ("PPO, steps: ours", our_ppo(settings, options.updates)),
+        ("PPO, steps: DummyVecEnv and MaskablePPO's own policy", library_ppo(settings)),
         ("PPO, steps: bare torch, the limit", bare_ppo(settings)),
         ("cloning, samples: ours", our_cloning(data, batch)),
         ("cloning, samples: imitation's loader and loss", imitation_cloning(data, batch)),

@@ -13,7 +13,8 @@ import torch
 
 from abacus.checks import check_integer
 from abacus.hash_index import EMPTY, empty_slots, find_slot
-from abacus.kernel import ACTIONS, compiled
+from abacus.compiling import compiled
+from abacus.kernel import ACTIONS
 from abacus.observation import observation_rows
 from abacus.rules import Action
 from oracle.demos.dataset import Demonstrations

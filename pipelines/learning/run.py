@@ -191,6 +191,8 @@ class Training:
     def _fine_tune(self) -> None:
         settings, model, state = self.settings, self.model, self.saved.get("ppo")
         torch.manual_seed(settings.seed)
+        logged = state["num_timesteps"] if state else None
+        model.set_logger(self.folder.logger("progress", logged))
         if state:
             load_ppo_state(model, state)
         else:
@@ -201,14 +203,9 @@ class Training:
             if self.train_set is None:
                 self.train_set, _ = load_cloning_sets(settings, self.log)
             model.demonstrations = self.train_set
-        done = model.num_timesteps
-        model.set_logger(self.folder.logger("progress", done if state else None))
-        if done < settings.n_timesteps:
-            model.learn(
-                settings.n_timesteps - done,
-                callback=_Callback(self),
-                reset_num_timesteps=not state,
-            )
+        left = settings.n_timesteps - model.num_timesteps
+        if left > 0:
+            model.learn(left, callback=_Callback(self), reset_num_timesteps=not state)
 
     def after_rollout(self, *, final: bool = False) -> None:
         """Between updates: evaluate and save policies when due, save a checkpoint when due."""

@@ -1,11 +1,10 @@
-"""The job in a small world: it ends, resumes, repeats itself, and refuses what is wrong."""
+"""The job in a small world: it finishes, resumes, repeats with its seed, refuses bad input."""
 
 from __future__ import annotations
 
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,15 @@ import pytest
 import torch
 
 from oracle.demos.recipe import Recipe
-from oracle.demos.shards import record
+from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION
+from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, Options, main
 from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
 from pipelines.learning import run as training_module
 from pipelines.learning.policy_files import load_policy, load_run
 from pipelines.learning.run import Training
+from pipelines.learning.run_folder import STEP
 from pipelines.learning.settings import PRESETS, Settings
 from tests.pipelines.small_world import FRAMES, WORLD
 
@@ -29,13 +30,13 @@ Job = Callable[..., int]
 @pytest.fixture(scope="module")
 def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("demonstrations") / "small.h5"
-    record(Recipe(config=WORLD, operations=100), path, workers=1)
+    record_demonstrations(Recipe(config=WORLD, operations=100), path, workers=1)
     return path
 
 
 @pytest.fixture
 def job(demonstrations: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """Runs the job in the small world; further words are added to its command line."""
+    """Return a function that runs the job in the small world with further flags."""
     torch.set_num_threads(1)
     given = (
         f"--demonstrations {demonstrations} --demo-operations 20 --epochs 3 --base 2 --columns 4 "
@@ -60,7 +61,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(tensor, b[name]) for name, tensor in a.items())
 
 
-def test_a_run_leaves_everything_and_says_where(
+def test_a_run_writes_all_files_and_prints_their_places(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
@@ -74,7 +75,7 @@ def test_a_run_leaves_everything_and_says_where(
     assert all(line["illegal_actions"] == 0 for line in summary["evaluations"])
     assert "--demo-operations 20" in (folder / "command.txt").read_text()
     saved = Settings.from_json((folder / "config.json").read_text())
-    assert (saved.n_timesteps, saved.kl_weight) == (4096, PRESETS["default"]["kl_weight"])
+    assert (saved.n_timesteps, saved.ppo.kl_weight) == (4096, PRESETS["default"].ppo.kl_weight)
     header = (folder / "progress.csv").read_text().splitlines()[0].split(",")
     for key in (
         "rollout/accuracy",
@@ -92,19 +93,19 @@ def test_a_run_leaves_everything_and_says_where(
     assert load_run(folder / "model.zip", trust=True).network_name == "compact"
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["disagreements"] == summary["best"]["wrong"]
-    # Before the first update the policy is the clone, and the critic's warm-up leaves it so.
+    # The warm-up of the critic leaves the actor as it is.
     before, after_warm_up = summary["evaluations"][:2]
     assert after_warm_up["accuracy"] == before["accuracy"]
     assert after_warm_up["wrong"] == before["wrong"] == summary["clone"]["wrong"]
 
 
 @pytest.mark.parametrize("operations", ["add", "subtract"])
-def test_a_run_with_one_operation_alone_ends_well_and_claims_no_certificate(
+def test_a_run_with_one_operation_alone_has_no_certificate(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], operations: str
 ) -> None:
     words = f"--operations {operations} --demo-operations 0 --cloning-weight 0".split()
     assert job("--run-folder", tmp_path / "run", *words) == 0
-    assert "not asked" in capsys.readouterr().out
+    assert "not given" in capsys.readouterr().out
     assert "for one operation alone" in (tmp_path / "run" / "report.md").read_text()
     assert not (tmp_path / "run" / "certificate.json").exists()
 
@@ -137,17 +138,17 @@ class Killed(BaseException):
     pass
 
 
-def timeless(log: Path) -> list[dict[str, str]]:
-    """The lines of a log without what clocks said."""
+def without_times(log: Path) -> list[dict[str, str]]:
+    """Return the rows of a log without times; iterations are counted from the last resume."""
     with log.open(newline="") as lines:
         return [
-            {name: value for name, value in row.items() if not name.endswith("_seconds")}
+            {name: v for name, v in row.items() if name == STEP or not name.startswith("time/")}
             for row in csv.DictReader(lines)
         ]
 
 
 @pytest.mark.parametrize("after", ["epoch 2", "step 1536", "step 3584"])
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+def test_a_killed_run_resumes_to_the_same_result(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -171,13 +172,12 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     runs = [json.loads((folder / "summary.json").read_text()) for folder in (whole, broken)]
     assert runs[0]["evaluations"] == runs[1]["evaluations"]
     assert runs[0]["settings"] == runs[1]["settings"]
-    for name in ("cloning.csv", "evaluations.csv"):
-        assert timeless(whole / name) == timeless(broken / name)
-    lines = [(folder / "progress.csv").read_text().splitlines() for folder in (whole, broken)]
-    assert len(lines[0]) == len(lines[1])
+    for name, rows in (("cloning.csv", 3), ("evaluations.csv", 5), ("progress.csv", 8)):
+        assert len(without_times(whole / name)) == rows
+        assert without_times(whole / name) == without_times(broken / name)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(
+def test_ctrl_c_saves_and_prints_how_to_resume(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     after_rollout = Training.after_rollout
@@ -193,7 +193,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert job("--resume", tmp_path / "run", alone=True) == 0
 
 
-def test_a_finished_run_can_be_resumed_for_its_table(job: Job, tmp_path: Path) -> None:
+def test_a_finished_run_can_be_resumed_and_prints_its_table_again(job: Job, tmp_path: Path) -> None:
     assert job("--run-folder", tmp_path / "run", "--n-timesteps", 1024) == 0
     before = weights(tmp_path / "run/last")
     assert job("--resume", tmp_path / "run", alone=True) == 0
@@ -211,7 +211,12 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["--columns", "5"], "columns=4, the run has columns=5"),
         (["--base", "3"], "base=2, the run has base=3"),
-        (["--demo-operations", "101"], "has 100 operations, and 101 are asked for"),
+        (["--demo-operations", "101"], "has 100 operations, fewer than demo_operations=101"),
+        (["--columns", "0"], "columns=0 is not allowed"),
+        (["--n-envs", "0"], "n_envs=0 is not allowed"),
+        (["--clip-range", "nan"], "clip_range=nan is not allowed"),
+        (["--cloning-learning-rate", "inf"], "learning_rate=inf is not allowed"),
+        (["--device", "gpu9"], "device='gpu9' is not allowed"),
         (["--reward", "gold"], "reward='gold' is not allowed"),
         (["--n-timesteps", "0", "--demo-operations", "0"], "nothing to do"),
         (["--start-from", "nowhere"], "give one of them"),
@@ -242,13 +247,43 @@ def test_a_folder_with_another_run_is_left_alone(
     assert before == after
 
 
+def test_a_resumed_run_takes_another_number_of_threads(job: Job, tmp_path: Path) -> None:
+    assert job("--run-folder", tmp_path / "run", "--n-timesteps", 0) == 0
+    assert job("--resume", tmp_path / "run", "--threads", 2, alone=True) == 0
+    assert torch.get_num_threads() == 2
+
+
+def test_a_run_with_a_damaged_config_is_refused(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"colour": "red"}')
+    assert job("--resume", tmp_path, alone=True) == EXIT_MISTAKE
+    message = one_line(capsys)
+    assert "config.json: the settings are not those of a run of this version" in message
+    assert "unknown: colour" in message
+
+
 def test_demonstrations_of_another_version_are_refused(
     job: Job, demonstrations: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = tmp_path / "broken.h5"
-    broken.write_bytes(demonstrations.read_bytes()[:-100])
-    assert job("--demonstrations", broken, "--run-folder", tmp_path / "run") == EXIT_MISTAKE
-    one_line(capsys)
+    newer = tmp_path / "newer.h5"
+    mark, other = (f"{FORMAT_NAME} {version}\n".encode() for version in (FORMAT_VERSION, 99))
+    content = demonstrations.read_bytes()
+    assert content.count(mark) == 1
+    newer.write_bytes(content.replace(mark, other, 1))
+    assert job("--demonstrations", newer, "--run-folder", tmp_path / "run") == EXIT_MISTAKE
+    message = one_line(capsys)
+    assert "newer.h5 has format version 99" in message
+    assert f"reads version {FORMAT_VERSION}" in message
+
+
+def test_truncated_demonstrations_are_refused(
+    job: Job, demonstrations: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truncated = tmp_path / "truncated.h5"
+    truncated.write_bytes(demonstrations.read_bytes()[:-100])
+    assert job("--demonstrations", truncated, "--run-folder", tmp_path / "run") == EXIT_MISTAKE
+    assert "truncated.h5" in one_line(capsys)
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_checkpoint(
@@ -262,17 +297,3 @@ def test_a_full_disk_is_one_line_and_leaves_the_checkpoint(
         assert job("--run-folder", tmp_path / "run") == EXIT_MISTAKE
     assert "No space left on device (checkpoint.pt)" in one_line(capsys)
     assert job("--resume", tmp_path / "run", alone=True) == 0
-
-
-def test_settings_survive_json() -> None:
-    settings = replace(Settings(), start_from=Path("a/b"), demo_operations=0, cloning_weight=0.0)
-    settings = settings.settled()
-    assert Settings.from_json(settings.to_json()) == settings
-    with pytest.raises(ValueError, match="not the settings"):
-        Settings.from_json('{"colour": "red"}')
-
-
-def test_every_preset_is_possible() -> None:
-    for preset in PRESETS:
-        settings = Settings(preset=preset).settled()  # type: ignore[arg-type]
-        assert all(getattr(settings, name) == value for name, value in PRESETS[preset].items())

@@ -1,4 +1,4 @@
-"""Cloning: masks in the loss, held-out score, early stop, the critic left alone; it learns."""
+"""Cloning: masked loss, held-out score, early stopping, an unchanged critic; it learns."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from pipelines.learning.cloning import Cloning, MaskedLoss, one_cycle, score_set
-from pipelines.learning.cloning_data import CloningBatches, CloningSet, distinct, split_masks
+from pipelines.learning.cloning_data import CloningBatches, CloningSet, split_masks
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import CloningSettings
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
-from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations, small_sets
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations
 
 
 def policy_of(seed: int = 0) -> AbacusPolicy:
@@ -33,14 +28,9 @@ def cloning_of(policy: AbacusPolicy, sets: tuple[CloningSet, CloningSet], **kwar
     return Cloning(policy, sets[0], sets[1], settings, 0, Logger(None, []))
 
 
-@pytest.fixture(scope="module")
-def sets() -> tuple[CloningSet, CloningSet]:
-    return small_sets()
-
-
-def test_distinct_observations_stand_for_all_transitions() -> None:
+def test_distinct_observations_are_counted_with_their_transitions() -> None:
     demonstrations = small_demonstrations(100)
-    data = distinct(demonstrations, FRAMES)
+    data = CloningSet.from_demonstrations(demonstrations, FRAMES)
     rows = np.concatenate(
         [
             demonstrations.observations(frames=FRAMES)[key]
@@ -57,9 +47,9 @@ def test_distinct_observations_stand_for_all_transitions() -> None:
     assert (data.rows[:, rows.shape[1] :] == 0).all()
 
 
-def test_the_mask_of_an_observation_allows_what_was_ever_legal() -> None:
+def test_the_mask_allows_what_was_legal_in_any_transition() -> None:
     demonstrations = small_demonstrations(100)
-    data = distinct(demonstrations, FRAMES)
+    data = CloningSet.from_demonstrations(demonstrations, FRAMES)
     legal: dict[bytes, np.ndarray[Any, Any]] = {}
     rows = np.concatenate(
         [
@@ -75,19 +65,19 @@ def test_the_mask_of_an_observation_allows_what_was_ever_legal() -> None:
     assert data.masks[torch.arange(len(data)), data.actions].all()
 
 
-def test_a_pass_has_every_sample_at_most_once_in_another_order(
+def test_an_epoch_has_every_sample_at_most_once_in_a_new_order(
     sets: tuple[CloningSet, CloningSet],
 ) -> None:
     batches = CloningBatches(sets[0], 32, torch.Generator().manual_seed(0))
-    passes = [torch.cat([batch["obs"] for batch in batches]) for _ in range(2)]
-    for rows in passes:
+    epochs = [torch.cat([batch["obs"] for batch in batches]) for _ in range(2)]
+    for rows in epochs:
         assert len(rows) == len(batches) * 32 > len(sets[0]) - 32
         assert len(torch.unique(rows[:, :-8], dim=0)) == len(rows)
-    assert not torch.equal(*passes)
+    assert not torch.equal(*epochs)
 
 
 def test_a_set_smaller_than_a_batch_is_one_batch() -> None:
-    data = distinct(small_demonstrations(1), FRAMES)
+    data = CloningSet.from_demonstrations(small_demonstrations(1), FRAMES)
     batches = CloningBatches(data, 4096, torch.Generator())
     assert [len(batch["acts"]) for batch in batches] == [len(data)]
 
@@ -105,8 +95,10 @@ def test_the_loss_is_over_the_legal_actions(sets: tuple[CloningSet, CloningSet])
     assert loss < unmasked.item()
 
 
-def test_smoothing_spreads_over_legal_actions_alone(sets: tuple[CloningSet, CloningSet]) -> None:
-    """With all of the target spread, the best policy is uniform over what is legal."""
+def test_label_smoothing_spreads_over_legal_actions_only(
+    sets: tuple[CloningSet, CloningSet],
+) -> None:
+    """With nearly all of the target spread, the best policy is uniform over legal actions."""
     policy = policy_of()
     obs = torch.cat([sets[0].rows, sets[0].masks.float()], dim=1)
     loss = MaskedLoss(0.999999)(policy, obs, sets[0].actions).loss.item()
@@ -142,7 +134,7 @@ def test_the_best_weights_are_kept_and_training_stops_early(
     assert score_set(policy, sets[0], 0.05)[0] == pytest.approx(min(losses), rel=1e-5)
 
 
-def test_cloning_broken_off_and_taken_up_is_the_same(sets: tuple[CloningSet, CloningSet]) -> None:
+def test_resumed_cloning_gives_the_same_weights(sets: tuple[CloningSet, CloningSet]) -> None:
     whole, halves = policy_of(), policy_of()
     cloning_of(whole, sets, epochs=4).run()
     first = cloning_of(halves, sets, epochs=4)
@@ -170,16 +162,3 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert max(rates) == rates[10] == 1.0
     assert rates[0] < 0.1
     assert rates[-1] == pytest.approx(0.0)
-
-
-def test_small_sets_take_small_batches() -> None:
-    settings = CloningSettings(batch_size=512)
-    assert [settings.batch_size_for(n) for n in (10, 2000, 10**6)] == [32, 100, 512]
-
-
-@pytest.mark.parametrize(
-    "bad", [{"epochs": 0}, {"learning_rate": 0.0}, {"label_smoothing": 1.0}, {"patience": 0}]
-)
-def test_impossible_settings_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is not allowed"):
-        CloningSettings(**bad)

@@ -1,4 +1,4 @@
-"""Any policy by a word, and one clear line for what is none."""
+"""Policies by their names on the command line, and one-line errors for anything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oracle.exact.certificate import certify
 from oracle.exact.complete_set import complete_set
 from pipelines.learning.named_policies import find_policy
 from pipelines.learning.policy import new_policy
-from pipelines.learning.policy_files import save_policy
+from pipelines.learning.policy_files import PUBLISHED_POLICY, save_policy
 from pipelines.scoring.operations import drawn_operations
 
 FUNCTIONS = """
@@ -64,7 +64,14 @@ def test_another_base_or_frames_than_the_policys(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_its_folder(tmp_path: Path) -> None:
     save_policy(new_policy("compact", 5, 3), tmp_path / "best")
-    assert find_policy(str(tmp_path)).digest == find_policy(str(tmp_path / "best")).digest
+    policy = find_policy(str(tmp_path))
+    assert policy.digest == find_policy(str(tmp_path / "best")).digest
+    assert policy.kind == "trained policy"
+
+
+def test_the_policy_of_the_project_is_the_published_one() -> None:
+    policy = find_policy(None)
+    assert policy.kind == find_policy(str(PUBLISHED_POLICY)).kind == "published policy"
 
 
 @pytest.mark.parametrize("algorithm", [MaskablePPO, PPO])
@@ -84,7 +91,7 @@ def test_a_zip_needs_trust(tmp_path: Path, algorithm: type[PPO]) -> None:
     assert (policy.player.actions(batch)[legal] == expected[legal]).all()
 
 
-def test_a_zip_that_is_none(tmp_path: Path) -> None:
+def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="no zip of"):
@@ -106,7 +113,7 @@ def test_a_function(functions: str, name: str) -> None:
         ("failing", "fails: KeyError: 'nothing'"),
     ],
 )
-def test_a_function_that_answers_nonsense(functions: str, name: str, message: str) -> None:
+def test_a_function_with_wrong_results(functions: str, name: str, message: str) -> None:
     policy = find_policy(f"{functions}:{name}")
     batch = drawn_operations(3, 9, 5, np.random.default_rng(5)).batch(3)
     with pytest.raises(ValueError, match=message):
@@ -121,7 +128,7 @@ def test_a_function_that_is_not_there(functions: str, word: str) -> None:
         find_policy(word)
 
 
-def test_a_word_that_names_nothing() -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(ValueError, match="is not there: give the folder of a run"):
         find_policy("runs/that-was-never-made")
 

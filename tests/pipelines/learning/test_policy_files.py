@@ -1,4 +1,4 @@
-"""Published policies: what is saved is loaded, nothing of the file runs, nothing damaged passes."""
+"""Policy files: saved policies load without running code; damaged ones are refused."""
 
 from __future__ import annotations
 

@@ -1,0 +1,21 @@
+"""Fixtures of the tests of learners."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pipelines.learning.cloning_data import CloningSet
+from tests.pipelines.small_world import small_sets
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Weights depend on the number of threads; and tests may run in parallel."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def sets() -> tuple[CloningSet, CloningSet]:
+    """Training and held-out set of the small world."""
+    return small_sets()
