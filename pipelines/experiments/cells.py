@@ -25,16 +25,15 @@ from oracle.files import lock
 from pipelines.experiments.records import SCORING_VERSION, Arm, Cell, CurvePoint, Record, Score
 from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.dagger import run_dagger
-from pipelines.learning.dqn import run_dqn
+from pipelines.learning.dqn import DqnResult, run_dqn
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import RUN_POLICIES, load_policy
-from pipelines.learning.run import TUNING, Training
-from pipelines.learning.run_folder import CHECKPOINT, RunFolder, seconds_at
+from pipelines.learning.run import TUNING, Training, TrainingResult
+from pipelines.learning.run_folder import CHECKPOINT, RunFolder
 from pipelines.learning.settings import FLAGS, PpoSettings, Settings, resolve
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
     STRICT_REWARD,
-    Evaluation,
     Evaluator,
     Runs,
     measure_runs,
@@ -49,7 +48,6 @@ SCORE_LONG_OPERATIONS = 10_000
 #: Episodes of `Score.longest_run`, and the operations after which each ends.
 RUN_EPISODES = 100
 RUN_LIMIT = 2000
-PROCESSOR_CLOCK = "time/ppo_processor_seconds"
 #: Everything that scores depend on. It is part of a cell's key: other scores are other records.
 SCORING = {
     "version": SCORING_VERSION,
@@ -156,10 +154,10 @@ def _silent(line: str) -> None:
 def _run_cloning(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
     path = cloned_run(settings, work.clones)
     # The run is finished: this reads its results.
-    outcome = Training(RunFolder(path, settings), _silent).run()
+    result = Training(RunFolder(path, settings), _silent).run()
     clone = score(load_policy(path / "clone"))
-    curve = (_point(outcome.evaluations[0], 0.0),)
-    return Record(cell, clone, clone, clone, curve, 0, _labels(settings), outcome.seconds)
+    labels = _labels(settings)
+    return Record(cell, clone, clone, clone, _curve(result), 0, labels, result.seconds)
 
 
 def _run_ppo(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
@@ -174,48 +172,37 @@ def _run_ppo(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) ->
                 run = branch(settings, cloned_run(settings, work.clones), path)
             else:
                 run = RunFolder.create(path, settings, COMMAND)
-        outcome = Training(run, _silent).run()
+        result = Training(run, _silent).run()
         return Record(
             cell=cell,
             clone=score(load_policy(path / "clone")) if cell.demonstrations else None,
             final=score(load_policy(path / "best")),
             last=score(load_policy(path / "last")),
-            curve=tuple(
-                _point(evaluation, _processor_seconds(path, evaluation.step))
-                for evaluation in outcome.evaluations
-            ),
-            longest_training_run=outcome.longest_training_run,
+            curve=_curve(result),
+            longest_training_run=result.longest_training_run,
             labels=_labels(settings) if cell.demonstrations else 0,
-            seconds=outcome.seconds,
+            seconds=result.seconds,
         )
 
 
-def _processor_seconds(path: Path, step: int) -> float:
-    seconds = seconds_at(path, step, PROCESSOR_CLOCK)
-    if seconds is None:
-        raise ValueError(f"{path.name} has no time of step {step}: remove the run")
-    return seconds
-
-
 def _run_dagger(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
-    outcome = run_dagger(settings, cell.labels)
-    final = score(outcome.policy)
-    return Record(cell, None, final, final, (), 0, outcome.labels, {"cloning": outcome.seconds})
+    result = run_dagger(settings, cell.labels)
+    final = score(result.policy)
+    return Record(cell, None, final, final, (), 0, result.labels, {"cloning": result.seconds})
 
 
 def _run_dqn(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
     evaluator = Evaluator(settings.world, settings.eval_episodes)
-    outcome = run_dqn(settings, cell.arm == "dqn", evaluator)
-    seconds = outcome.seconds_at_evaluation
+    result = run_dqn(settings, cell.arm == "dqn", evaluator)
     return Record(
         cell=cell,
         clone=None,
-        final=score(outcome.best),
-        last=score(outcome.last),
-        curve=tuple(_point(*pair) for pair in zip(outcome.evaluations, seconds, strict=True)),
-        longest_training_run=outcome.longest_training_run,
+        final=score(result.best),
+        last=score(result.last),
+        curve=_curve(result),
+        longest_training_run=result.longest_training_run,
         labels=0,
-        seconds={"dqn": seconds[-1]},
+        seconds={"dqn": result.seconds_at_evaluation[-1]},
     )
 
 
@@ -224,13 +211,17 @@ def _labels(settings: Settings) -> int:
     return len(open_demonstrations(settings, _silent))
 
 
-def _point(evaluation: Evaluation, seconds: float) -> CurvePoint:
-    return CurvePoint(
-        step=evaluation.step,
-        seconds=round(seconds, 1),
-        accuracy=evaluation.accuracy,
-        long_error_rate=evaluation.long_error_rate,
-        wrong=evaluation.wrong or 0,
+def _curve(result: TrainingResult | DqnResult) -> tuple[CurvePoint, ...]:
+    pairs = zip(result.evaluations, result.seconds_at_evaluation, strict=True)
+    return tuple(
+        CurvePoint(
+            step=evaluation.step,
+            seconds=round(seconds, 1),
+            accuracy=evaluation.accuracy,
+            long_error_rate=evaluation.long_error_rate,
+            wrong=evaluation.wrong or 0,
+        )
+        for evaluation, seconds in pairs
     )
 
 

@@ -57,14 +57,15 @@ class Interruption:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Results of a run; `clone` is None without a policy to start from."""
+class TrainingResult:
+    """Evaluations and times of a run; `clone` is None without a policy to start from."""
 
     clone: Evaluation | None
     best: Evaluation
     last: Evaluation
     evaluations: list[Evaluation]
-    cloning_curve: list[EpochScore]
+    #: Processor time of PPO at the start of each evaluation.
+    seconds_at_evaluation: list[float]
     seconds: dict[str, float]
     longest_training_run: int
 
@@ -79,8 +80,8 @@ class Training:
         saved = folder.load_checkpoint()
         self.saved: dict[str, Any] = {"stage": CLONING} if saved is None else saved
         self.evaluations = [Evaluation(**values) for values in self.saved.get("evaluations", [])]
-        self.curve = [EpochScore(**values) for values in self.saved.get("curve", [])]
         self.seconds: dict[str, float] = dict(self.saved.get("seconds", {}))
+        self.seconds_at_evaluation = list(self.saved.get("seconds_at_evaluation", []))
         self.train_set: CloningSet | None = None
         self.model = self._new_model()
         self.interruption = Interruption()
@@ -114,7 +115,7 @@ class Training:
             policy_kwargs={"network": settings.network},
         )
 
-    def run(self) -> Outcome:
+    def run(self) -> TrainingResult:
         """Run the stages that are left."""
         with self.interruption:
             if self.saved["stage"] == CLONING:
@@ -123,12 +124,12 @@ class Training:
             if self.settings.n_timesteps and self.saved["stage"] == TUNING:
                 self._fine_tune()
             self._save(DONE)
-        return Outcome(
+        return TrainingResult(
             clone=self.evaluations[0] if self._has_clone else None,
             best=max(self.evaluations, key=lambda evaluation: evaluation.rank),
             last=self.evaluations[-1],
             evaluations=self.evaluations,
-            cloning_curve=self.curve,
+            seconds_at_evaluation=self.seconds_at_evaluation,
             seconds=self.seconds,
             longest_training_run=self._longest_run,
         )
@@ -181,10 +182,10 @@ class Training:
                 bar.set_postfix(held_out=f"{score.held_out_accuracy:.4%}")
                 self._save_if_due(CLONING, lambda: {"cloning": cloning.state()})
 
-            self.curve = cloning.run(after_epoch)
-        best = min(self.curve, key=lambda score: score.held_out_loss)
+            curve = cloning.run(after_epoch)
+        best = min(curve, key=lambda score: score.held_out_loss)
         self.log(
-            f"cloned in {len(self.curve)} epochs: held-out accuracy {best.held_out_accuracy:.4%}, "
+            f"cloned in {len(curve)} epochs: held-out accuracy {best.held_out_accuracy:.4%}, "
             f"loss {best.held_out_loss:.6f} in epoch {best.epoch}"
         )
 
@@ -223,6 +224,7 @@ class Training:
     def _evaluate(self, step: int) -> None:
         evaluation = self.evaluator(self.policy, step)
         self.evaluations.append(evaluation)
+        self.seconds_at_evaluation.append(self.seconds.get("ppo_processor", 0.0))
         logger = self.folder.logger("evaluations", self.evaluations[-2].step if step else None)
         for name, value in evaluation.record().items():
             logger.record(name, value)
@@ -252,8 +254,8 @@ class Training:
         self.saved = {
             "stage": stage,
             "evaluations": [evaluation.to_dict() for evaluation in self.evaluations],
-            "curve": [vars(score) for score in self.curve],
             "seconds": self.seconds,
+            "seconds_at_evaluation": self.seconds_at_evaluation,
             "longest_run": self._longest_run,
             **(state or {}),
         }

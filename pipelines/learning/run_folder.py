@@ -152,15 +152,3 @@ class CsvLog(KVWriter):
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""
-
-
-def seconds_at(folder: Path, step: int, clock: str) -> float | None:
-    """Return the training time at an evaluation, from a column of `evaluations.csv`."""
-    file = folder / "evaluations.csv"
-    if not file.is_file():
-        return None
-    with file.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            if int(row[STEP]) == step and row.get(clock):
-                return float(row[clock])
-    return None
