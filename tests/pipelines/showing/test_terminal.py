@@ -229,7 +229,7 @@ class FakeTerminal:
 def test_a_game_plays_at_the_speed_asked_for(speed: float, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTerminal()
     monkeypatch.setattr(terminal, "Terminal", lambda: fake)
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: fake.now)
+    monkeypatch.setattr("pipelines.showing.terminal.time.monotonic", lambda: fake.now)
     game = Game(config_for("34+29-8"))
     terminal.watch(game, ExpertAgent(), speed)
     # The verdict is drawn after the last step.
