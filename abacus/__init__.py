@@ -1,7 +1,7 @@
 """A virtual abacus on which an agent adds and subtracts, one bead slide at a time.
 
-Importing this package registers `Abacus-v0` with Gymnasium. Nothing is compiled until the first
-abacus moves, and Stable-Baselines3 is imported only for `AbacusVecEnv`.
+Importing this package registers `Abacus-v0` with Gymnasium. The dynamics are compiled on first use,
+and Stable-Baselines3 is imported only for `AbacusVecEnv`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
     "terms_of",
 ]
 
-#: Where the names live that are imported on first use, to keep `import abacus` light.
-_ON_FIRST_USE = {
+#: Modules of the names that are imported on first use, which keeps `import abacus` fast.
+_LAZY_MODULES = {
     "AbacusBatch": "abacus.batch",
     "AbacusEnv": "abacus.env",
     "AbacusVecEnv": "abacus.sb3",
@@ -47,14 +47,14 @@ _ON_FIRST_USE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_FIRST_USE:
+    if name not in _LAZY_MODULES:
         raise AttributeError(f"module 'abacus' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_ON_FIRST_USE[name]), name)
+    return getattr(import_module(_LAZY_MODULES[name]), name)
 
 
-# Gymnasium's own checker repeats on every step what the tests check once, at half the speed.
+# Gymnasium's checker would halve the speed; the tests run it.
 register(
     id="Abacus-v0",
     entry_point="abacus.env:AbacusEnv",

@@ -1,11 +1,11 @@
-"""Compilation by numba, with a cache that notices a change in any file that it was made from.
+"""Compilation by numba, with a disk cache that depends on every source file involved.
 
-numba keeps machine code on disk and renews it when the file of the function changes. But machine
-code also holds what the function calls in other files and the constants that it has from there,
-and those may change alone: the old rules would live on. An index that names a class which is gone
-cannot even be read. So the names of these files hold a fingerprint: of the kernel with all that it
-imports, and of the files of compiled code in the function's own package. What an older fingerprint
-left behind is never read; `make clean` removes it.
+numba caches machine code on disk and compiles again when the function's own file changes. But
+machine code also contains functions and constants of other files: after a change there, the cache
+would still hold the old rules, or refer to a class that no longer exists. The names of the cache
+files therefore contain a fingerprint of the kernel with everything that it imports, and of the
+files of compiled code in the function's own package. Files with an older fingerprint are never
+read; `make clean` removes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from numba import njit
 
-#: The files of the world that machine code is made from: the kernel, and what it imports.
+#: Modules of this package with compiled code, and what they import.
 KERNEL_SOURCES = (
     "checks",
     "compiling",
@@ -30,17 +30,17 @@ KERNEL_SOURCES = (
     "rules",
     "tasks",
 )
-#: What marks a file of another package that holds compiled code.
+#: A file of another package that contains one of these has compiled code.
 _MARKS = (b"abacus.compiling", b"abacus.kernel", b"njit")
 
 
 def compiled_with(**options: Any) -> Callable[[Any], Any]:
-    """A decorator that compiles with these options of numba's `njit`, on the first call."""
-    # Divisions never meet a zero here: without numba's check for it there are fewer branches.
+    """Return a decorator that compiles with these options of numba's `njit`, on the first call."""
+    # No divisor is ever 0 here: without numba's check there are fewer branches.
     compile_function: Callable[[Any], Any] = njit(cache=True, error_model="numpy", **options)
 
     def decorate(function: Any) -> Any:
-        # The file's name is made from this one.
+        # numba names the cache file after the function.
         function.__qualname__ += f"-{_fingerprint(function.__module__.partition('.')[0])}"
         return compile_function(function)
 
@@ -57,7 +57,7 @@ compiled_inline = compiled_with(
 
 @cache
 def _fingerprint(package: str) -> str:
-    """Of the kernel, whose constants are everywhere, and of a package's files of compiled code."""
+    """Return a digest of the kernel's sources and of a package's files of compiled code."""
     here = Path(__file__).parent
     sources = [(here / f"{name}.py").read_bytes() for name in KERNEL_SOURCES]
     if package != __name__.partition(".")[0]:
@@ -67,6 +67,6 @@ def _fingerprint(package: str) -> str:
 
 
 def _files(package: str) -> list[Path]:
-    """A package's files; none for a script or a lone module, which numba watches itself."""
+    """Return a package's files; none for a script or a single module, which numba tracks."""
     folders = getattr(sys.modules.get(package), "__path__", ())
     return sorted(path for folder in folders for path in Path(folder).rglob("*.py"))

@@ -1,12 +1,11 @@
-"""The compiled dynamics: the only place where a rule of the abacus is carried out.
+"""The compiled dynamics: the only implementation of the rules of the abacus.
 
-`step` advances N abaci and writes observation, masks, outcomes and reward terms; `reset` starts
-episodes. All state lies in the arrays of `World`; `Program` holds given operations, `Output` what a
-step writes. Every function works on one abacus, index i; the loop is in the entry points, and
-everything else is merged into them.
+`step` advances N abaci and writes observations, action masks, outcomes and reward terms; `reset`
+starts episodes. `World` holds the state, `Program` the given operations, `Output` the results.
+Functions work on one abacus, index i; the entry points loop over all of them and inline the rest.
 
-Two numbers make judging a slide or a submit cheap at any width: `wrong_count`, the columns that
-differ from the partial result, and `first_wrong`, the lowest of them.
+Two numbers make it cheap to judge a slide or a submit at any width: `wrong_count`, the number of
+columns that differ from the partial result, and `first_wrong`, the lowest of them.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abacus.compiling import compiled as compiled
-from abacus.compiling import compiled_with
+from abacus.compiling import compiled_inline, compiled_with
 from abacus.observation import SIGNPOST_LEFT, SIGNPOST_PLACES, SIGNPOST_RIGHT, SIGNPOST_UNSEEN
 from abacus.reward import OUTCOMES, TERMS
 from abacus.rules import ENCODING_PERIOD, Action, End
@@ -34,26 +32,23 @@ END_CAPACITY, END_EXPRESSION = int(End.CAPACITY), int(End.EXPRESSION)
 ADD, SUBTRACT = 0, 1
 DRAW_BOTH, DRAW_ADD, DRAW_SUBTRACT = 0, 1, 2
 FINGER_OUTCOME, SIGNPOST_OUTCOME, SLIDE_OUTCOME, SUBMIT_OUTCOME = 0, 1, 2, 3
-#: `digit_index` while an operation symbol is shown.
+#: Value of `digit_index` while an operation symbol is shown.
 ON_OPERATION_SYMBOL = -1
-#: The finger may be on any row.
+#: Row of a finger goal that does not depend on the row.
 ANY_ROW = -1
-#: `previous_action` at the start.
+#: Value of `previous_action` at the start of an episode.
 NO_ACTION = -1
 
-#: Which outcome judges an action.
+#: The outcome that judges each action.
 OUTCOME_OF_ACTION = np.array(
     [FINGER_OUTCOME] * 4 + [SIGNPOST_OUTCOME] * 2 + [SLIDE_OUTCOME, SUBMIT_OUTCOME], np.uint8
 )
 
-#: What Python calls. Nothing here makes an array, so none needs its references counted: that was a
+#: Entry points, called from Python. No array is allocated here; reference counting would take a
 #: fifth of the time of a step.
 _entry = compiled_with(_nrt=False)
-#: What compiled code alone calls. An array is nine arguments of a call: merged into its caller, a
-#: step takes half the time. Without a door from Python there is a fifth less to compile.
-_part = compiled_with(_nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-#: What holds for all abaci and does not change, as a record of plain numbers.
+#: The configuration, the same for all abaci of a batch.
 RULES = np.dtype(
     [
         ("base", np.int32),
@@ -70,11 +65,10 @@ RULES = np.dtype(
     align=True,
 )
 
-#: One column: what it shows, what it has to show, and the digit of the operand at its place.
+#: One column: its digit, its digit in the partial result, and the operand's digit at its place.
 CELL = np.dtype([("digit", np.uint8), ("target", np.uint8), ("operand", np.uint8)])
 
-#: One abacus but for its columns, as one record: what every step touches comes first, and fits a
-#: cache line.
+#: One abacus except for its columns. Fields that every step touches come first, in one cache line.
 SCALARS = np.dtype(
     [
         ("steps", np.int64),
@@ -107,12 +101,12 @@ SCALARS = np.dtype(
 )
 
 
-#: What a step tells of one abacus beside the observation.
+#: The results of a step of one abacus, beside the observation.
 RESULT = np.dtype(
     [
         ("terms", np.float32, (len(TERMS),)),
         ("reward", np.float32),
-        ("mask", np.int8, (len(Action),)),  # numba takes no array of booleans in a record
+        ("mask", np.int8, (len(Action),)),  # numba supports no array of bool in a record
         ("outcomes", np.int8, (len(OUTCOMES),)),
         ("end", np.uint8),
         ("terminated", np.bool_),
@@ -132,7 +126,7 @@ class World(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Where episodes start, and the operations that are given instead of drawn."""
+    """Starting values, and operations that are given instead of drawn."""
 
     start_digits: Any  # (starts, columns) uint8
     digits: Any  # (operations, longest operand) uint8
@@ -140,7 +134,7 @@ class Program(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a step writes."""
+    """The results of a step."""
 
     rows: Any  # (N, row length) float32: observations; see abacus.observation.observation_rows
     results: Any  # (N,) RESULT
@@ -149,9 +143,9 @@ class Output(NamedTuple):
     final_scalars: Any  # (N,) SCALARS: their last records
 
 
-@_part
+@compiled_inline
 def random_below(s, n):
-    """A number below n from the abacus's own stream."""
+    """Return a random number below n from the abacus's own stream."""
     s.rng += np.uint64(0x9E3779B97F4A7C15)
     z = s.rng
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -160,7 +154,7 @@ def random_below(s, n):
     return np.int64(((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@_part
+@compiled_inline
 def _draw_operand(rules, s, cells, i):
     s.operand_length = 1 + random_below(s, rules.max_digits)
     for position in range(s.operand_length - 1):
@@ -168,9 +162,9 @@ def _draw_operand(rules, s, cells, i):
     cells[i, s.operand_length - 1].operand = 1 + random_below(s, rules.base - 1)
 
 
-@_part
+@compiled_inline
 def _fits(rules, s, cells, i):
-    """Whether the operation leaves the value on the abacus: neither below zero nor too large."""
+    """Return whether the result of the operation fits: not below zero, not too large."""
     carry = 0
     for column in range(rules.columns):
         if column >= s.operand_length and carry == 0:
@@ -185,9 +179,9 @@ def _fits(rules, s, cells, i):
     return carry == 0
 
 
-@_part
+@compiled_inline
 def _note_column(rules, s, cells, i, column, was_wrong):
-    """Keeps `wrong_count` and `first_wrong` after a column's digit or target changed."""
+    """Update `wrong_count` and `first_wrong` after a change of a column's digit or target."""
     is_wrong = cells[i, column].digit != cells[i, column].target
     if is_wrong == was_wrong:
         return
@@ -204,9 +198,9 @@ def _note_column(rules, s, cells, i, column, was_wrong):
         s.first_wrong = column
 
 
-@_part
+@compiled_inline
 def show_digit(rules, s, cells, i, index):
-    """Digit `index` of the operand arrives: it becomes the symbol and joins the partial result."""
+    """Show digit `index` of the operand and add it to the partial result."""
     s.digit_index = index
     s.symbol = cells[i, index].operand
     amount = s.symbol
@@ -227,15 +221,16 @@ def show_digit(rules, s, cells, i, index):
         column += 1
 
 
-@_part
-def _take_truth_from_abacus(rules, s, cells, i):
+@compiled_inline
+def _reset_target(rules, s, cells, i):
+    """Make the partial result what the abacus shows."""
     for column in range(rules.columns):
         cells[i, column].target = cells[i, column].digit
     s.wrong_count = 0
     s.first_wrong = rules.columns
 
 
-@_part
+@compiled_inline
 def _next_of_program(rules, s, cells, i, program):
     if s.program_next == s.program_count:
         s.operation = ADD
@@ -251,7 +246,7 @@ def _next_of_program(rules, s, cells, i, program):
         s.end_after_reset = END_CAPACITY
 
 
-@_part
+@compiled_inline
 def _next_at_random(rules, s, cells, i, first):
     _draw_operand(rules, s, cells, i)
     if rules.draw == DRAW_BOTH:
@@ -271,36 +266,36 @@ def _next_at_random(rules, s, cells, i, first):
         s.end_after_reset = END_CAPACITY
 
 
-@_part
+@compiled_inline
 def _next_operation(rules, s, cells, i, program, first):
-    """Chooses the operation whose symbol comes next; its first operand is what is shown now."""
+    """Choose the next operation; its first operand is what the abacus shows now."""
     s.end_after_reset = END_NONE
     s.reload_after_reset = False
     if s.program_count > 0:
         _next_of_program(rules, s, cells, i, program)
     else:
         _next_at_random(rules, s, cells, i, first)
-    _take_truth_from_abacus(rules, s, cells, i)
+    _reset_target(rules, s, cells, i)
 
 
-@_part
+@compiled_inline
 def _reload(rules, s, cells, i):
-    """A full abacus for a subtraction that what is shown cannot serve."""
+    """Set all columns to random digits, for a subtraction that would go below zero."""
     for column in range(rules.columns - 1):
         cells[i, column].digit = random_below(s, rules.base)
     cells[i, rules.columns - 1].digit = 1 + random_below(s, rules.base - 1)
     s.reload_after_reset = False
-    _take_truth_from_abacus(rules, s, cells, i)
+    _reset_target(rules, s, cells, i)
 
 
-@_part
+@compiled_inline
 def _go_to_start(s):
     s.finger_column = 0
     s.finger_row = 0
     s.signpost = 0
 
 
-@_part
+@compiled_inline
 def _start_episode(rules, s, cells, i, program):
     for column in range(rules.columns):
         cells[i, column].digit = program.start_digits[s.start_row, column]
@@ -326,9 +321,9 @@ def _start_episode(rules, s, cells, i, program):
     show_digit(rules, s, cells, i, 0)
 
 
-@_part
+@compiled_inline
 def _frame(rules, s, cells, i):
-    """The code of what the window shows; see abacus.observation.encode_frame."""
+    """Return the code of the current frame; see abacus.observation.encode_frame."""
     column = s.finger_column
     left = rules.base
     if column > 0:
@@ -342,13 +337,13 @@ def _frame(rules, s, cells, i):
     return (code * ENCODING_PERIOD + column % ENCODING_PERIOD) * SIGNPOST_PLACES + signpost
 
 
-@_part
+@compiled_inline
 def finger_goal(s, cells, i):
-    """Where the finger belongs: (column, row), row ANY_ROW where it does not matter.
+    """Return where the finger belongs: (column, row), with ANY_ROW if the row does not matter.
 
-    On a digit j: at the lowest column that is wrong, on the row it needs, once the signpost is in
-    place or if that column is not beyond j; else on column j until the signpost is there, then
-    on column j + 1. On an operation symbol: on column 0.
+    On digit j: the lowest wrong column and its row, if the signpost is on column j or the wrong
+    column is not beyond j; otherwise column j until the signpost is there, then column j + 1. On
+    an operation symbol: column 0.
     """
     j = s.digit_index
     if j == ON_OPERATION_SYMBOL:
@@ -360,15 +355,18 @@ def finger_goal(s, cells, i):
     return j + 1, ANY_ROW
 
 
-@_part
+@compiled_inline
 def _distance(s, column, row):
     rows = 0 if row == ANY_ROW else abs(s.finger_row - row)
     return abs(s.finger_column - column) + rows
 
 
-@_part
+@compiled_inline
 def legal_actions(rules, s, digit):
-    """The actions that change something, bit a for action a; `digit` is the finger's column's."""
+    """Return the actions that change something, bit a for action a.
+
+    `digit` is the digit of the finger's column.
+    """
     return (
         (s.finger_column > 0) << LEFT
         | (s.finger_column < rules.columns - 1) << RIGHT
@@ -381,13 +379,13 @@ def legal_actions(rules, s, digit):
     )
 
 
-@_part
+@compiled_inline
 def is_legal(rules, s, digit, action):
-    """Whether the action changes something; `digit` is that of the finger's column."""
+    """Return whether the action changes something; `digit` as in `legal_actions`."""
     return (legal_actions(rules, s, digit) >> action) & 1 == 1
 
 
-@_part
+@compiled_inline
 def _move_finger(s, cells, i, action):
     column, row = finger_goal(s, cells, i)
     before = _distance(s, column, row)
@@ -405,7 +403,7 @@ def _move_finger(s, cells, i, action):
     return 1 if after < before else -1
 
 
-@_part
+@compiled_inline
 def _move_signpost(s, action):
     home = max(s.digit_index, 0)
     before = abs(s.signpost - home)
@@ -413,7 +411,7 @@ def _move_signpost(s, action):
     return 1 if abs(s.signpost - home) < before else -1
 
 
-@_part
+@compiled_inline
 def _slide(rules, s, cells, i):
     column = np.intp(s.finger_column)
     was_wrong = cells[i, column].digit != cells[i, column].target
@@ -425,9 +423,9 @@ def _slide(rules, s, cells, i):
     return 1
 
 
-@_part
+@compiled_inline
 def _judge_submit(rules, s):
-    """Whether what is submitted is right; a right reset grants steps."""
+    """Return whether the submit is right, 1 or -1; a right reset extends the budget."""
     if s.digit_index == ON_OPERATION_SYMBOL:
         if s.signpost != 0:
             return -1
@@ -436,9 +434,9 @@ def _judge_submit(rules, s):
     return 1 if s.wrong_count == 0 and s.signpost == s.digit_index else -1
 
 
-@_part
+@compiled_inline
 def _close_operation(rules, s, cells, i):
-    """The reset was submitted: brings the next operation's first digit, or the end."""
+    """Close an operation when its reset is submitted; return the end that this may bring."""
     if s.solving and s.wrong_count == 0:
         s.operations_solved += 1
     s.solving = True
@@ -454,9 +452,9 @@ def _close_operation(rules, s, cells, i):
     return END_NONE
 
 
-@_part
+@compiled_inline
 def _next_symbol(rules, s, cells, i, program):
-    """A submit brings the next symbol; returns the end that this may be."""
+    """Show the next symbol; return the end that this may bring."""
     if s.digit_index == ON_OPERATION_SYMBOL:
         return _close_operation(rules, s, cells, i)
     if s.digit_index + 1 < s.operand_length:
@@ -470,7 +468,7 @@ def _next_symbol(rules, s, cells, i, program):
     return END_NONE
 
 
-@_part
+@compiled_inline
 def _submit(rules, s, cells, i, program):
     outcome = _judge_submit(rules, s)
     if s.digit_index == ON_OPERATION_SYMBOL:
@@ -482,9 +480,9 @@ def _submit(rules, s, cells, i, program):
     return outcome, _next_symbol(rules, s, cells, i, program)
 
 
-@_part
+@compiled_inline
 def _act(rules, s, cells, i, program, action):
-    """Carries out a legal action; returns its outcome, and the end that it brings."""
+    """Carry out a legal action; return its outcome and the end that it brings."""
     if action <= DOWN:
         return _move_finger(s, cells, i, action), END_NONE
     if action <= TO_RIGHT:
@@ -498,9 +496,9 @@ def _act(rules, s, cells, i, program, action):
     return _submit(rules, s, cells, i, program)
 
 
-@_part
+@compiled_inline
 def _pay(weights, action, result):
-    """Writes the reward and its terms."""
+    """Write the reward and its terms."""
     judged = OUTCOME_OF_ACTION[action]
     outcome = 1 + result.outcomes[judged]
     for k in range(len(result.terms)):
@@ -508,15 +506,15 @@ def _pay(weights, action, result):
     result.reward = weights[judged, outcome, len(result.terms)]
 
 
-@_part
+@compiled_inline
 def fill_history(rules, s, cells, i, history):
-    """All frames show what is seen now."""
+    """Set all frames to the current one."""
     frame = _frame(rules, s, cells, i)
     for k in range(history.shape[1]):
         history[i, k] = frame
 
 
-@_part
+@compiled_inline
 def _push_frame(rules, s, cells, i, history):
     newest = history.shape[1] - 1
     for k in range(newest):
@@ -524,7 +522,7 @@ def _push_frame(rules, s, cells, i, history):
     history[i, newest] = _frame(rules, s, cells, i)
 
 
-@_part
+@compiled_inline
 def _write_row(rules, s, history, i, pixels, rows, row):
     """Write the observation: the frames' pixels, then symbol, operation and previous action."""
     place = 0
@@ -542,16 +540,16 @@ def _write_row(rules, s, history, i, pixels, rows, row):
         rows[row, place + 1 + s.previous_action] = 1.0
 
 
-@_part
+@compiled_inline
 def _write_mask(rules, s, cells, i, result):
     legal = legal_actions(rules, s, cells[i, s.finger_column].digit)
     for action in range(ACTIONS):
         result.mask[action] = (legal >> action) & 1
 
 
-@_part
+@compiled_inline
 def _clear(result):
-    """Nothing has been done yet."""
+    """Write the results of an episode without a step."""
     for k in range(len(result.terms)):
         result.terms[k] = 0.0
     for k in range(len(result.outcomes)):
@@ -563,9 +561,9 @@ def _clear(result):
     result.illegal = False
 
 
-@_part
+@compiled_inline
 def advance(rules, s, cells, history, program, i, action, result):
-    """Moves abacus i and its frames, and says how it ended."""
+    """Carry out an action in abacus i, add the new frame, and write outcomes and end."""
     reloads = s.reloads
     outcome, end = 0, END_NONE
     legal = is_legal(rules, s, cells[i, s.finger_column].digit, action)
@@ -593,7 +591,7 @@ def advance(rules, s, cells, history, program, i, action, result):
 
 @_entry
 def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
-    """Advances all abaci; returns how many ended, or -1 if an action is out of range."""
+    """Advance all abaci; return the number of ends, or -1 if an action is out of range."""
     for action in actions:
         if action < 0 or action >= ACTIONS:
             return -1
@@ -620,7 +618,7 @@ def step(all_rules, weights, pixels, world, program, out, actions, autoreset):
 
 @_entry
 def reset(all_rules, pixels, world, program, out, which):
-    """Starts an episode in each of the abaci named."""
+    """Start an episode in each of the abaci in `which`."""
     rules = all_rules[0]
     scalars, cells, history = world
     for k in range(len(which)):
@@ -635,7 +633,7 @@ def reset(all_rules, pixels, world, program, out, which):
 
 @_entry
 def show(all_rules, pixels, world, out, which):
-    """Writes observation and mask of the abaci named, as they stand."""
+    """Write the observations and masks of the abaci in `which` as they are now."""
     rules = all_rules[0]
     scalars, cells, history = world
     for k in range(len(which)):

@@ -1,9 +1,9 @@
-"""The modular reward: what each module pays, and the named levels of supervision.
+"""The modular reward: outcomes, modules, and the named levels of supervision.
 
-A step has four outcomes, each -1, 0 or 1 and independent of the level: did the finger move away
-from or closer to where it belongs, was a signpost move, a slide, a submit wrong or right. A level
-is a set of modules that turns outcomes into reward terms. Datasets keep the outcomes, so that the
-reward of any level can be computed from them afterwards.
+A step has four outcomes, each -1 (wrong), 0 or 1 (right) at every level: whether the finger moved
+away from or closer to where it belongs, and whether a signpost move, a slide or a submit was wrong
+or right. A level is a set of modules that turns outcomes into reward terms. Datasets store the
+outcomes, from which the reward of any level can be computed later.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ FINGER_REWARD = 0.10
 RIGHT_REWARD = 1.0
 WRONG_PENALTY = -1.0
 
-#: What a step is judged on; the columns of every `outcomes` array.
+#: Columns of every `outcomes` array.
 OUTCOMES = ("finger", "signpost", "slide", "submit")
-#: What the reward is the sum of; the columns of every `terms` array.
+#: Columns of every `terms` array; their sum is the reward.
 TERMS = ("step", "finger", "signpost", "slide", "submit", "wrong")
 
-#: A `wrong_` module makes that mistake cost -1 and, with on_error="terminate", end the episode.
+#: With a `wrong_` module, that mistake costs 1 and, with on_error="terminate", ends the episode.
 MODULES = (
     "step",
     "finger",
@@ -35,7 +35,7 @@ MODULES = (
     "wrong_submit",
 )
 
-#: From full supervision to the answer alone; each level drops modules of the one before.
+#: From full supervision to the answer only; each level drops modules of the previous one.
 LEVELS: dict[str, frozenset[str]] = {
     "dense": frozenset(MODULES),
     "no_of": frozenset(MODULES) - {"finger"},
@@ -46,7 +46,7 @@ LEVELS: dict[str, frozenset[str]] = {
 
 
 def modules_of(reward: str | Iterable[str]) -> frozenset[str]:
-    """The modules of a level, or of an explicit choice: names, or names joined by commas."""
+    """Return the modules of a level, or of names given as an iterable or joined by commas."""
     if isinstance(reward, str) and reward in LEVELS:
         return LEVELS[reward]
     names = [name.strip() for name in reward.split(",")] if isinstance(reward, str) else reward
@@ -65,7 +65,7 @@ def modules_of(reward: str | Iterable[str]) -> frozenset[str]:
 def terms_of(
     outcomes: npt.NDArray[np.int8], reward: str | Iterable[str]
 ) -> npt.NDArray[np.float32]:
-    """The reward terms (…, 6) of recorded outcomes (…, 4) at any level; their sum is the reward."""
+    """Return the reward terms (…, 6) of outcomes (…, 4) at any level; their sum is the reward."""
     modules = modules_of(reward)
     right, wrong = outcomes == 1, outcomes == -1
     terms = np.zeros((*outcomes.shape[:-1], len(TERMS)), dtype=np.float32)
@@ -82,9 +82,9 @@ def terms_of(
 
 
 def pay_table(reward: str | Iterable[str]) -> npt.NDArray[np.float32]:
-    """What a step pays, (4, 3, 7): by the outcome it is judged on and its value -1, 0 or 1.
+    """Return the rewards of steps, (4, 3, 7), by the outcome that judges them and its value + 1.
 
-    Six terms, then their sum. A step has one outcome at most that is not 0.
+    The last axis holds the six terms and their sum. At most one outcome of a step is not 0.
     """
     values = np.array([-1, 0, 1], np.int8)
     outcomes = np.eye(len(OUTCOMES), dtype=np.int8)[:, np.newaxis] * values[:, np.newaxis]

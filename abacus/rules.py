@@ -1,7 +1,4 @@
-"""The rules of the virtual abacus as data: actions, symbols, ends, and the configuration.
-
-Nothing here moves a bead. The kernel reads these values; every other module names them.
-"""
+"""Actions, ends, and the configuration of an abacus; `abacus.kernel` implements the rules."""
 
 from __future__ import annotations
 
@@ -16,19 +13,19 @@ from abacus.checks import as_integer, check_choice, check_integer, not_allowed, 
 from abacus.reward import LEVELS, MODULES, modules_of
 from abacus.tasks import Operation, digits_of, parse_expression
 
-#: Columns the agent sees: the one left of the finger and the finger's own.
+#: Columns of the window: the finger's and the one left of it.
 WINDOW_COLUMNS = 2
-#: Planes of a frame: beads, and finger with signpost.
+#: Planes of a frame: the beads; the finger and the signpost.
 WINDOW_PLANES = 2
-#: Length of the periodic positional encoding: 0.25, 0.5, 0.75.
+#: Period of the positional encoding 0.25, 0.5, 0.75.
 ENCODING_PERIOD = 3
-#: Steps the paper grants at the start and for each right slide, on its ten columns.
+#: The paper's step budget, at the start and for each right slide, on its ten columns.
 PAPER_STEP_BUDGET = 32
 PAPER_COLUMNS = 10
 
 
 class Action(IntEnum):
-    """What the agent can do in a step."""
+    """The actions of the agent."""
 
     LEFT = 0
     RIGHT = 1
@@ -41,7 +38,7 @@ class Action(IntEnum):
 
 
 class End(IntEnum):
-    """Why an episode ended."""
+    """The reasons why an episode ends."""
 
     NONE = 0
     WRONG_SIGNPOST = 1
@@ -53,7 +50,7 @@ class End(IntEnum):
     LIMIT = 7
 
 
-#: Ends that count as truncations: the world went on, we stopped looking.
+#: Ends that are truncations; the others are terminations.
 TRUNCATING_ENDS = (End.BUDGET, End.LIMIT)
 
 Operations = Literal["both", "add", "subtract"]
@@ -63,7 +60,7 @@ START_RANDOM = "random"
 
 @dataclass(frozen=True)
 class AbacusConfig:
-    """Every rule that can be chosen. Checks itself: an impossible world raises ValueError."""
+    """The configuration of an abacus; see `abacus.env.AbacusEnv`. Impossible values raise."""
 
     columns: int = 10
     base: int = 5
@@ -80,37 +77,36 @@ class AbacusConfig:
     MAX_FRAMES = 16
 
     def __post_init__(self) -> None:
-        self._settle_int("columns", 2, self.MAX_COLUMNS)
-        self._settle_int("base", 2, 10)
+        self._set_integer("columns", 2, self.MAX_COLUMNS)
+        self._set_integer("base", 2, 10)
         if self.expression is None:
-            self._settle_int("max_digits", 1, self.columns - 1, f"below columns={self.columns}")
+            self._set_integer("max_digits", 1, self.columns - 1, f"below columns={self.columns}")
         else:
-            self._settle_int("max_digits", 1, self.MAX_COLUMNS)
-        self._settle_int("frames", 1, self.MAX_FRAMES)
+            self._set_integer("max_digits", 1, self.MAX_COLUMNS)
+        self._set_integer("frames", 1, self.MAX_FRAMES)
         if self.max_operations is not None:
-            self._settle_int("max_operations", 1, 2**31 - 1)
+            self._set_integer("max_operations", 1, 2**31 - 1)
         check_choice("operations", self.operations, get_args(Operations))
         check_choice("on_error", self.on_error, get_args(OnError))
-        self._settle_reward()
-        self._settle_start()
+        self._set_reward()
+        self._set_start()
         self._check_expression()
 
-    def _settle_int(self, name: str, low: int, high: int, reason: str = "") -> None:
+    def _set_integer(self, name: str, low: int, high: int, reason: str = "") -> None:
         number = check_integer(name, getattr(self, name), low, high, reason=reason)
         object.__setattr__(self, name, number)
 
-    def _settle_reward(self) -> None:
-        """A level keeps its name; a choice of modules, however given, becomes one ordered tuple."""
+    def _set_reward(self) -> None:
+        """Keep the name of a level; turn a choice of modules into an ordered tuple."""
         modules = modules_of(self.reward)
         if not isinstance(self.reward, str) or self.reward not in LEVELS:
             object.__setattr__(self, "reward", tuple(name for name in MODULES if name in modules))
 
-    def _settle_start(self) -> None:
+    def _set_start(self) -> None:
         if isinstance(self.start, str) and self.start == START_RANDOM:
             if self.expression is not None:
                 raise ValueError(
-                    "start='random' is not allowed with an expression: give the value that it "
-                    "starts from"
+                    "start='random' is not allowed with an expression: give its starting value"
                 )
             return
         number = as_integer(self.start)
@@ -164,7 +160,7 @@ class AbacusConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AbacusConfig:
-        """The configuration from a mapping such as `to_dict` gives; unknown names raise."""
+        """Return the configuration of a mapping such as `to_dict` returns."""
         known = [field.name for field in fields(cls)]
         for name in values:
             if name not in known:
@@ -172,7 +168,7 @@ class AbacusConfig:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return the settings as plain values for JSON."""
         values = asdict(self)
         if isinstance(self.reward, tuple):
             values["reward"] = list(self.reward)
@@ -180,46 +176,48 @@ class AbacusConfig:
 
     @cached_property
     def capacity(self) -> int:
-        """The first value that the abacus cannot show."""
+        """The smallest value that the abacus cannot show."""
         capacity: int = self.base**self.columns
         return capacity
 
     @cached_property
     def program(self) -> tuple[Operation, ...]:
-        """The fixed list of operations, empty where operations are drawn."""
+        """The operations of the expression; empty if operations are drawn."""
         return () if self.expression is None else parse_expression(self.expression)
 
     @property
     def modules(self) -> frozenset[str]:
-        """The reward modules that are on."""
+        """The active reward modules."""
         return modules_of(self.reward)
 
     @property
     def symbols(self) -> int:
-        """Entries of the one-hot symbol: the digits, plus and minus."""
+        """Length of the one-hot symbol: the digits, plus and minus."""
         return self.base + 2
 
     @property
     def plus(self) -> int:
+        """The symbol of an addition."""
         return self.base
 
     @property
     def minus(self) -> int:
+        """The symbol of a subtraction."""
         return self.base + 1
 
     @property
     def frame_shape(self) -> tuple[int, int, int]:
-        """(planes, columns, rows) of one frame; row 0 holds the encoding and the signpost."""
+        """Shape (planes, columns, rows) of a frame; row 0 holds the encoding and the signpost."""
         return (WINDOW_PLANES, WINDOW_COLUMNS, self.base + 1)
 
     @property
     def window_shape(self) -> tuple[int, int, int, int]:
-        """The shape to which `window`, flat in the observation, is reshaped; oldest frame first."""
+        """Shape (frames, planes, columns, rows) of `window`, which is flat in the observation."""
         return (self.frames, *self.frame_shape)
 
     @property
     def longest_operand(self) -> int:
-        """Digits of the longest operand that can be met."""
+        """Number of digits of the longest possible operand."""
         if not self.program:
             return self.max_digits
         return max(len(digits_of(operation.operand, self.base)) for operation in self.program)
@@ -229,8 +227,8 @@ class AbacusConfig:
         """Steps granted at the start, for each right slide and for each right reset.
 
         The paper's 32 on ten columns, in proportion on wider ones, and never less than the
-        longest way the reference algorithm has between two of these grants: after a carry to
-        the last column, back to the second, over zeros to the leading digit, and up or down.
+        longest path of the reference algorithm between two of these grants: after a carry to the
+        last column, back to the second, over zeros to the leading digit, and up or down.
         """
         proportional = math.ceil(PAPER_STEP_BUDGET * self.columns / PAPER_COLUMNS)
         to_leading_digit = 3 * self.longest_operand + self.base - 3

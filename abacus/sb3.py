@@ -1,4 +1,4 @@
-"""N abaci behind Stable-Baselines3's vector interface."""
+"""N abaci as a Stable-Baselines3 `VecEnv`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Observation = dict[str, npt.NDArray[np.float32]]
 
 
 class _NoInfo(dict[str, Any]):
-    """The info of an abacus that goes on: empty, one for all, and so not to be written to."""
+    """The empty info that environments without an end share; writing to it raises TypeError."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         raise TypeError("the info of an environment that has not ended is shared: copy it first")
@@ -31,13 +31,13 @@ _NO_INFO = _NoInfo()
 
 
 class AbacusVecEnv(VecEnv):
-    """N abaci that step together; the rules are those of `abacus.env.AbacusEnv`.
+    """N abaci that step together, with the rules of `abacus.env.AbacusEnv`.
 
-    Abacus i has the seed `seed + i`. An abacus that ends starts anew within the same step. Infos
-    are made only for those: `terminal_observation`, `TimeLimit.truncated`, `episode` (as `Monitor`
-    and `VecMonitor` give it: r, l, t), and the report of `AbacusBatch.ended_reports`. Masks are
-    served as one array by `action_masks()`; reward terms and outcomes of the last step lie in
-    `batch.terms` and `batch.outcomes`.
+    Abacus i has the seed `seed + i`. An abacus that ends is reset within the same step. Only these
+    abaci have infos: `terminal_observation`, `TimeLimit.truncated`, `episode` (r, l and t, like
+    `Monitor` and `VecMonitor`), and the report of `AbacusBatch.ended_reports`. `action_masks()`
+    returns all masks as one array; `batch.terms` and `batch.outcomes` hold the reward terms and
+    outcomes of the last step.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class AbacusVecEnv(VecEnv):
         self.config = config or AbacusConfig()
         self.batch = AbacusBatch(self.config, num_envs)
         self.render_mode = render_mode
-        self.metadata = AbacusEnv.metadata
         self._actions = np.zeros(num_envs, np.int64)
         self._started = time.time()
         super().__init__(num_envs, observation_space(self.config), gym.spaces.Discrete(len(Action)))
+        # The base class sets metadata of its own, without the frame rate.
+        self.metadata = AbacusEnv.metadata
 
     def reset(self) -> Observation:
-        """Starts an episode in every abacus, with the seeds that `seed` left for it."""
+        """Start an episode in every abacus, with the seeds that `seed` set."""
         seeds = [seed for seed in self._seeds if seed is not None]
         self.batch.reset(seeds or None)
         self._reset_seeds()
@@ -63,18 +64,20 @@ class AbacusVecEnv(VecEnv):
         return self.batch.observation_copy()
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Gives abacus i the seed `seed + i` at the next reset; without one, a seed is made up."""
-        # Without a seed, the base class would draw one from NumPy's global generator.
-        return super().seed(_any_seed() if seed is None else seed)
+        """Set the seed `seed + i` of abacus i for the next reset; None draws a seed."""
+        # For None, the base class would draw one from NumPy's global generator.
+        if seed is None:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+        return super().seed(seed)
 
     def step_async(self, actions: npt.NDArray[np.integer]) -> None:
-        """Keeps the actions for `step_wait`."""
+        """Store the actions for `step_wait`."""
         self._actions = np.asarray(actions)
 
     def step_wait(
         self,
     ) -> tuple[Observation, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[dict[str, Any]]]:
-        """One action in every abacus."""
+        """Carry out the stored actions."""
         batch = self.batch
         batch.step(self._actions)
         infos: list[dict[str, Any]] = [_NO_INFO] * self.num_envs
@@ -84,19 +87,19 @@ class AbacusVecEnv(VecEnv):
         return self.batch.observation_copy(), batch.reward.copy(), dones, infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """The legal actions of every abacus, (N, 8)."""
+        """Return the action masks, (N, 8)."""
         return self.batch.masks.copy()
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of the whole, once for each abacus asked for."""
+        """Return an attribute of this environment once for each index."""
         value = getattr(self, attr_name)
         return [value for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Abaci of a batch have no attributes of their own."""
+        """Raise AttributeError: abaci of a batch have no attributes of their own."""
         raise AttributeError(
             f"cannot set {attr_name!r}: abaci of a batch share their settings; make a new batch"
         )
@@ -104,7 +107,7 @@ class AbacusVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any
     ) -> list[Any]:
-        """A method that serves all abaci, its answer split by abacus."""
+        """Call `action_masks`, the only method, for the abaci at `indices`."""
         if method_name != "action_masks":
             raise AttributeError(f"abaci of a batch have no method {method_name!r} of their own")
         return list(self.batch.masks[list(self._get_indices(indices))])
@@ -112,17 +115,17 @@ class AbacusVecEnv(VecEnv):
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
-        """No abacus of a batch is wrapped."""
+        """Return False for each index: abaci of a batch cannot be wrapped."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[npt.NDArray[np.uint8] | None]:
-        """A picture of every abacus, for `render`."""
+        """Return a picture of every abacus, for `render`."""
         if self.render_mode != "rgb_array":
             return [None] * self.num_envs
         return [render_rgb(view_of(self.batch, i)) for i in range(self.num_envs)]
 
     def ansi(self, index: int = 0) -> str:
-        """Abacus `index` as text."""
+        """Return abacus `index` as text."""
         return render_ansi(view_of(self.batch, index))
 
     def _add_finals(self, infos: list[dict[str, Any]]) -> None:
@@ -140,7 +143,3 @@ class AbacusVecEnv(VecEnv):
             report["TimeLimit.truncated"] = was_truncated
             report["episode"] = {"r": report["episode_return"], "l": report["steps"], "t": elapsed}
             infos[i] = report
-
-
-def _any_seed() -> int:
-    return int(np.random.SeedSequence().generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""Operations and numbers: expressions read into operations, values into digits and back."""
+"""Operations and numbers: parse expressions, convert values to digits and back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abacus.checks import check_integer, not_allowed
+
 EXAMPLE = "'1234+567-89'"
 _EXPRESSION = re.compile(r"\s*[+-]?\s*[0-9]+(?:\s*[+-]\s*[0-9]+)*\s*")
 _TERM = re.compile(r"([+-]?)\s*([0-9]+)")
-#: Digits read at once: below the length at which Python refuses to convert decimal text.
+#: Digits converted at once: Python refuses to convert longer decimal text.
 _DECIMAL_CHUNK = 4000
-#: Digits taken off a long value at once: each cut walks the whole value, so fewer are faster.
+#: Digits split off a long value at once: each division walks the whole value.
 _CHUNK_DIGITS = 9
 
 
@@ -26,23 +28,23 @@ class Operation:
 
     def __post_init__(self) -> None:
         if self.sign not in (1, -1):
-            raise ValueError(f"sign={self.sign!r} is not allowed: give 1 or -1")
-        if self.operand < 0:
-            raise ValueError(f"operand={self.operand!r} is not allowed: give 0 or more")
+            raise not_allowed("sign", self.sign, "1 or -1")
+        check_integer("operand", self.operand, 0)
 
     @property
     def symbol(self) -> str:
+        """The sign as a character."""
         return "+" if self.sign > 0 else "-"
 
 
 def parse_expression(text: str) -> tuple[Operation, ...]:
-    """`"3+4-2"` as operations +3, +4, -2; decimal numbers, a sign may lead, spaces around signs."""
+    """Parse an expression of decimal numbers, such as `"3+4-2"` into +3, +4, -2.
+
+    A leading sign and white space around signs are allowed.
+    """
     if not _EXPRESSION.fullmatch(text):
-        shown = text if len(text) <= 60 else text[:59] + "…"
-        raise ValueError(
-            f"expression={shown!r} is not allowed: give decimal numbers joined by + and -, "
-            f"such as {EXAMPLE}"
-        )
+        allowed = f"decimal numbers joined by + and -, such as {EXAMPLE}"
+        raise not_allowed("expression", text, allowed)
     return tuple(
         Operation(-1 if sign == "-" else 1, _int_of_decimal(number))
         for sign, number in _TERM.findall(text)
@@ -58,11 +60,8 @@ def _int_of_decimal(text: str) -> int:
 
 
 def digits_of(value: int, base: int) -> list[int]:
-    """Digits of a value, least significant first; 0 has one digit."""
-    if value < 0:
-        raise ValueError(f"value={value!r} is not allowed: give 0 or more")
-    if base < 2:
-        raise ValueError(f"base={base!r} is not allowed: give 2 or more")
+    """Return the digits of a value, least significant first; 0 has one digit."""
+    value, base = check_integer("value", value, 0), check_integer("base", base, 2)
     digits = []
     chunk = base**_CHUNK_DIGITS
     while value >= chunk:
@@ -78,7 +77,7 @@ def digits_of(value: int, base: int) -> list[int]:
 
 
 def value_of(digits: npt.ArrayLike, base: int) -> int:
-    """The value of digits given least significant first."""
+    """Return the value of digits, least significant first."""
     value = 0
     for digit in reversed(np.asarray(digits).tolist()):
         value = value * base + digit
@@ -86,7 +85,6 @@ def value_of(digits: npt.ArrayLike, base: int) -> int:
 
 
 def numeral(value: int, base: int) -> str:
-    """The value written in a base up to 10, most significant digit first."""
-    if base > 10:
-        raise ValueError(f"base={base!r} is not allowed: give at most 10, one character a digit")
+    """Return a value as text in a base up to 10, most significant digit first."""
+    check_integer("base", base, 2, 10, reason="one character per digit")
     return "".join(str(digit) for digit in reversed(digits_of(value, base)))

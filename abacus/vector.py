@@ -1,4 +1,4 @@
-"""N abaci behind Gymnasium's vector interface, for `gymnasium.make_vec`."""
+"""N abaci as a Gymnasium vector environment, for `gymnasium.make_vec`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gymnasium.experimental.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from abacus.batch import AbacusBatch
-from abacus.env import check_render_mode
+from abacus.checks import not_allowed
+from abacus.env import check_render_mode, render_abacus
 from abacus.observation import observation_space
-from abacus.render import render_ansi, render_rgb, view_of
 from abacus.rules import AbacusConfig, Action
 
 Observation = dict[str, npt.NDArray[np.float32]]
 
 
 class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArray[Any]]):
-    """N abaci that step together; the rules are those of `abacus.env.AbacusEnv`.
+    """N abaci that step together, with the rules of `abacus.env.AbacusEnv`.
 
-    `gymnasium.make_vec("Abacus-v0", num_envs=N, vectorization_mode="custom",
-    vector_kwargs={"columns": 20, ...})` makes one: Gymnasium passes settings to a custom vector
-    environment through `vector_kwargs` alone, and settings given otherwise are refused here.
+    Make one with `gymnasium.make_vec("Abacus-v0", num_envs=N, vectorization_mode="custom",
+    vector_kwargs={"columns": 20, ...})`. Gymnasium passes settings to a custom vector environment
+    only through `vector_kwargs`; others raise ValueError.
 
-    Abacus i has the seed `seed + i`. An abacus that ends starts anew within the same step; its
-    last observation is in `infos["final_observation"][i]`, its report in
-    `infos["final_info"][i]`. Every step's infos hold `action_mask`, `outcomes`, `reward_terms`
-    and `illegal` as arrays. With `copy=False` all results are read-only arrays that the next step
-    overwrites.
+    Abacus i has the seed `seed + i`. An abacus that ends is reset within the same step; its last
+    observation is in `infos["final_observation"][i]`, the end and the counts of its episode in
+    `infos["final_info"][i]`. The infos of every step hold `action_mask`, `outcomes`,
+    `reward_terms` and `illegal` as arrays. With `copy=False` all results are read-only arrays that
+    the next step overwrites.
     """
 
     def __init__(
@@ -45,10 +45,8 @@ class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArra
         **settings: Any,
     ) -> None:
         if max_episode_steps is not None:
-            raise ValueError(
-                f"max_episode_steps={max_episode_steps!r} is not allowed: episodes end by their "
-                "step budget, give None"
-            )
+            allowed = "None, as episodes have a step budget"
+            raise not_allowed("max_episode_steps", max_episode_steps, allowed)
         check_render_mode(render_mode)
         self.config = AbacusConfig.from_dict(settings)
         self.batch = AbacusBatch(self.config, num_envs)
@@ -63,7 +61,7 @@ class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArra
 
     @property  # type: ignore[override]
     def spec(self) -> EnvSpec | None:
-        """Set by Gymnasium once the environment stands, with the settings its caller gave."""
+        """The specification, which Gymnasium sets after construction."""
         return self._spec
 
     @spec.setter
@@ -79,7 +77,7 @@ class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArra
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Starts an episode in every abacus."""
+        """Start an episode in every abacus."""
         self.batch.reset(seed)
         return self._observation(), {"action_mask": self.action_masks()}
 
@@ -92,40 +90,39 @@ class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArra
         npt.NDArray[np.bool_],
         dict[str, Any],
     ]:
-        """One action in every abacus."""
+        """Carry out one action in every abacus."""
         batch = self.batch
         batch.step(np.asarray(actions))
         infos = {
-            "action_mask": self._mine(batch.masks),
-            "outcomes": self._mine(batch.outcomes),
-            "reward_terms": self._mine(batch.terms),
-            "illegal": self._mine(batch.illegal),
+            "action_mask": self._result(batch.masks),
+            "outcomes": self._result(batch.outcomes),
+            "reward_terms": self._result(batch.terms),
+            "illegal": self._result(batch.illegal),
         }
         if len(batch.ended):
             self._add_finals(infos)
         return (
             self._observation(),
-            self._mine(batch.reward),
-            self._mine(batch.terminated),
-            self._mine(batch.truncated),
+            self._result(batch.reward),
+            self._result(batch.terminated),
+            self._result(batch.truncated),
             infos,
         )
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """The legal actions of every abacus, (N, 8)."""
-        return self._mine(self.batch.masks)
+        """Return the action masks, (N, 8)."""
+        return self._result(self.batch.masks)
 
     def render(self) -> tuple[Any, ...] | None:
-        """One text or picture an abacus, by `render_mode`."""
+        """Return a text or a picture of every abacus, as `render_mode` says."""
         if self.render_mode is None:
             return None
-        draw = render_ansi if self.render_mode == "ansi" else render_rgb
-        return tuple(draw(view_of(self.batch, i)) for i in range(self.num_envs))
+        return tuple(render_abacus(self.batch, i, self.render_mode) for i in range(self.num_envs))
 
     def close(self, **kwargs: Any) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
-    def _mine(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _result(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array.copy() if self.copy else array
 
     def _observation(self) -> Observation:

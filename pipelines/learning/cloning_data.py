@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 from abacus.checks import check_integer
-from abacus.hash_index import EMPTY, empty_slots, find_slot
 from abacus.compiling import compiled
+from abacus.hash_index import EMPTY, empty_slots, find_slot
 from abacus.kernel import ACTIONS
 from abacus.observation import observation_rows
 from abacus.rules import Action

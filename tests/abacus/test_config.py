@@ -69,7 +69,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str, str]] = [
     ({"start": 10**5000}, "start=a number of 16610 bits ", "below 5**10"),
     ({"start": 5**10 - 1, "operations": "add"}, "start=9765624 ", "at most 5**10 - 5**6"),
     ({"start": 5**10 - 5**6 + 1, "operations": "add"}, "start=9750001 ", "at most 5**10 - 5**6"),
-    ({"start": "random", "expression": "3+4"}, "start='random' ", "the value that it starts from"),
+    ({"start": "random", "expression": "3+4"}, "start='random' ", "its starting value"),
     ({"max_operations": 0}, "max_operations=0 ", "from 1 to"),
     ({"max_operations": True}, "max_operations=True ", "from 1 to"),
     ({"max_operations": 2.5}, "max_operations=2.5 ", "from 1 to"),
@@ -332,7 +332,9 @@ def test_digits_agree_with_python(value: int, base: int) -> None:
 
 @pytest.mark.parametrize("base", [-1, 0, 1])
 def test_there_are_no_digits_below_base_two(base: int) -> None:
-    with pytest.raises(ValueError, match=f"base={base} is not allowed: give 2 or more"):
+    with pytest.raises(
+        ValueError, match=f"base={base} is not allowed: give an integer of 2 or more"
+    ):
         digits_of(5, base)
 
 

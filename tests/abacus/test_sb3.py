@@ -352,6 +352,13 @@ def test_without_a_seed_every_run_is_another() -> None:
     assert len(firsts) > 1
 
 
+@pytest.mark.parametrize("render_mode", [None, "ansi", "rgb_array"])
+def test_metadata_is_that_of_the_single_environment(render_mode: str | None) -> None:
+    envs = AbacusVecEnv(2, render_mode=render_mode)
+    assert envs.metadata == {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}
+    assert envs.get_attr("metadata")[0] == AbacusEnv.metadata
+
+
 def test_pictures_of_all_are_tiled() -> None:
     envs = AbacusVecEnv(2, config=AbacusConfig(**SMALL), render_mode="rgb_array")
     envs.reset()
