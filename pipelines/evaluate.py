@@ -11,12 +11,12 @@ project. Ctrl-C stops the evaluation; the report then holds the parts done so fa
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -52,8 +52,12 @@ def main(options: Options) -> int:
     )
     began = time.perf_counter()
     results = evaluate_policy(policy, options, _print_above_bar)
-    settings = _plain(asdict(options)) | {"seconds": round(time.perf_counter() - began, 1)}
+    # Tuples as lists and paths as text, as in a file.
+    settings = json.loads(json.dumps(asdict(options), default=str))
+    settings["seconds"] = round(time.perf_counter() - began, 1)
     about = {name: getattr(policy, name) for name in ("name", "kind", "base", "frames")}
+    for name in ("policy", "base", "frames"):
+        del settings[name]
     report = Report(about | {"weights": policy.digest}, settings, results)
     print(f"{'Policy':<22} {policy.name}")
     for finding in findings_of(results):
@@ -66,18 +70,6 @@ def main(options: Options) -> int:
 def _print_above_bar(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
     sys.stderr.flush()
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values for JSON, with paths as text and tuples as lists."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return [plain(item) for item in value]
-        return str(value) if isinstance(value, Path) else value
-
-    described = ("policy", "base", "frames")
-    return {name: plain(value) for name, value in values.items() if name not in described}
 
 
 def _folder_name(name: str) -> str:

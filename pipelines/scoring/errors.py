@@ -20,6 +20,7 @@ from abacus.tasks import digits_of, numeral, value_of
 from oracle.expert import expert_actions
 from pipelines.job.tables import words
 from pipelines.scoring.operations import Digits, OperationSet, numeral_lengths, step_limit
+from pipelines.scoring.paper import ErrorExample
 from pipelines.scoring.players import Actions, Player, mistakes_of
 from pipelines.scoring.scores import Failures
 
@@ -30,7 +31,14 @@ EXAMPLES = 8
 Columns = npt.NDArray[np.int32]
 
 
-class ErrorClass(IntEnum):
+class _Labelled(IntEnum):
+    @property
+    def label(self) -> str:
+        """Name for readers."""
+        return words(self.name)
+
+
+class ErrorClass(_Labelled):
     """Part of the algorithm in which the first error lies."""
 
     SIMPLE_OPERATION = 0
@@ -39,21 +47,13 @@ class ErrorClass(IntEnum):
     SIGNPOST_LEFT = 3
     OUT_OF_STEPS = 4
 
-    @property
-    def label(self) -> str:
-        return words(self.name)
 
-
-class Spread(IntEnum):
+class Spread(_Labelled):
     """Consequence of an error in the result."""
 
     HEALED = 0  # the result is right
     STAYED = 1  # no column above the error's is wrong
     SPREAD = 2  # some column above it is
-
-    @property
-    def label(self) -> str:
-        return words(self.name)
 
 
 @dataclass(frozen=True)
@@ -156,15 +156,9 @@ def spreads_of(outputs: Digits, truths: Digits, columns: Columns) -> npt.NDArray
 
 
 @dataclass(frozen=True)
-class Example:
-    """A failed operation in numerals of the base."""
+class AnalysedExample(ErrorExample):
+    """A failed operation with its first error."""
 
-    state: str
-    input: str
-    output: str
-    truth: str
-    #: Places of wrong digits in the output, from its left end.
-    wrong_places: tuple[int, ...]
     error_class: str
     column: int
     spread: str
@@ -188,7 +182,7 @@ class ErrorAnalysis:
     error_digits: dict[int, int] = field(default_factory=dict)
     #: |output - truth| / truth of each, where the truth is not 0.
     relative_sizes: list[float] = field(default_factory=list)
-    examples: list[Example] = field(default_factory=list)
+    examples: list[AnalysedExample] = field(default_factory=list)
 
     def share(self, error_class: str) -> float:
         """Return the share of a class among the analysed failures."""
@@ -240,14 +234,16 @@ def _by_turns(errors: FirstErrors) -> list[int]:
     return [int(row) for row in np.lexsort((errors.classes, turn))]
 
 
-def _example(operations: OperationSet, outputs: Digits, errors: FirstErrors, row: int) -> Example:
+def _example(
+    operations: OperationSet, outputs: Digits, errors: FirstErrors, row: int
+) -> AnalysedExample:
     base = operations.base
     one = operations.subset(np.array([row]))
     numerals = np.concatenate([outputs[[row]], one.results(outputs.shape[1])])
     length = int(numeral_lengths(numerals).max())
     output, truth = numerals[:, :length][:, ::-1]
     sign = "-" if one.kinds[0] == SUBTRACT else "+"
-    return Example(
+    return AnalysedExample(
         state=numeral(value_of(one.starts[0], base), base),
         input=sign + numeral(value_of(one.operands[0], base), base),
         # Of the same length, so that they can be compared digit by digit.

@@ -95,6 +95,10 @@ def _drawn(key: str, title: str, alt: str, size: tuple[float, float], draw: Any)
     return Picture(key, title, alt, re.sub(r'<g id="[^"]*"', "<g", svg))
 
 
+def _legend(axes: Axes, **style: Any) -> None:
+    axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), **style)
+
+
 def _generalisation(scores: list[Score]) -> Picture:
     def draw(axes: Axes) -> None:
         for label, colour, marker, shift in (
@@ -117,7 +121,7 @@ def _generalisation(scores: list[Score]) -> Picture:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_xlabel("digits of the operands (training: 1 to 6)")
         axes.set_ylabel("error rate, %")
-        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), handletextpad=0.2)
+        _legend(axes, handletextpad=0.2)
 
     alt = "Error rate by number of digits, with 95 % intervals: " + "; ".join(
         f"{score.name} {score.errors} errors in {score.operations}" for score in scores
@@ -152,8 +156,8 @@ def _draw_rates(axes: Axes, rates: list[tuple[float, ErrorRate]], colour: str, m
 def _drawn_errors(errors: list[ErrorAnalysis]) -> list[ErrorAnalysis]:
     """Return the analyses to draw: the paper's length, or the longest, and the adversarial sets."""
     lengths = [analysis for analysis in errors if analysis.name != ADVERSARIAL]
-    paper = [analysis for analysis in lengths if analysis.name == PAPER_LENGTH]
-    return [*(paper or lengths[-1:]), *(a for a in errors if a.name == ADVERSARIAL)]
+    longest = [analysis for analysis in lengths if analysis.name == PAPER_LENGTH] or lengths[-1:]
+    return [*longest, *(analysis for analysis in errors if analysis.name == ADVERSARIAL)]
 
 
 def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
@@ -181,7 +185,7 @@ def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
             )
         axes.set_xticks(range(len(names)), names)
         axes.set_ylabel("share of first errors, %")
-        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        _legend(axes)
 
     alt = "; ".join(
         f"{a.name}: " + ", ".join(f"{n} {100 * a.share(n):.1f} %" for n in names) for a in errors
@@ -225,7 +229,7 @@ def _runs(all_runs: list[Runs]) -> Picture:
         axes.grid(visible=False)
         axes.set_xlabel(f"operations solved in one episode (limit {all_runs[0].limit:,})")
         axes.margins(x=0.12)
-        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        _legend(axes)
 
     alt = "; ".join(
         f"{OPERATION_WORDS[r.operations]}: longest {r.longest}, median {r.median}" for r in all_runs
@@ -250,9 +254,7 @@ def _curves(curves: list[Curve]) -> Picture:
         axes.set_xlabel("million steps")
         axes.set_ylabel("operations solved, %")
         axes.set_ylim(-2, 102)
-        axes.legend(
-            ncols=min(3, len(curves)), loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9
-        )
+        _legend(axes, fontsize=9)
 
     alt = "; ".join(f"{curve.name}: {curve.accuracies[-1]:.1%} at the end" for curve in curves)
     return _drawn("curves", "Operations solved during training.", alt, WIDE, draw)

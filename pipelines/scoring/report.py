@@ -12,7 +12,6 @@ from oracle.files import atomic_write_text
 from pipelines.job.pages import render_page
 from pipelines.job.tables import Table, interval, percent
 from pipelines.scoring import paper
-from pipelines.scoring.errors import Example
 from pipelines.scoring.figures import Picture, pictures_of
 from pipelines.scoring.operations import PAPER_DIGITS
 from pipelines.scoring.protocol import Results
@@ -246,9 +245,9 @@ def _value_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _examples(results: Results) -> list[tuple[Example | paper.PublishedExample, str]]:
+def _examples(results: Results) -> list[tuple[paper.ErrorExample, str]]:
     """Choose examples of errors, those of the longest operands first; the authors' come last."""
-    chosen: list[tuple[Example | paper.PublishedExample, str]] = []
+    chosen: list[tuple[paper.ErrorExample, str]] = []
     for analysis in reversed(results.errors):
         for example in analysis.examples[: min(EXAMPLES_EACH, MOST_EXAMPLES - len(chosen))]:
             actions = f", {example.policy_action} for {example.teacher_action}"
@@ -260,7 +259,7 @@ def _examples(results: Results) -> list[tuple[Example | paper.PublishedExample, 
     return [*chosen, *((example, "authors") for example in paper.EXAMPLES)]
 
 
-def _marked(example: Example | paper.PublishedExample) -> str:
+def _marked(example: paper.ErrorExample) -> str:
     """Return the output with its wrong digits in bold."""
     marked = (
         f"**{digit}**" if place in example.wrong_places else digit
