@@ -151,7 +151,7 @@ def test_longer_operands_get_fewer_operations() -> None:
     assert replace(request, n_operations=50).operations_of(10_000) == 50
 
 
-def test_only_adversarial_operations_can_be_replayed() -> None:
+def test_an_evaluation_of_adversarial_sets_alone_has_replays() -> None:
     """Short operations of a set with room for long operands."""
     request = replace(SMALL, digits=(), n_episodes=0, sets=("zeros",), set_digits=16)
     results = evaluate_policy(find_policy("random"), request)

@@ -24,7 +24,7 @@ CELLS = """[...document.querySelectorAll("table[data-key='KEY'] tr")].map(
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    """One right operation, from the teacher, and some wrong ones."""
+    """Evaluate a random policy; replace its first replay by a right one of the expert."""
     request = Request(
         digits=(2,), n_operations=4, sets=(), n_episodes=0, replay=("12+30-5",), certificate=False
     )
@@ -66,17 +66,17 @@ def page(browser: Browser, report: Path) -> Browser:
 
 
 def state(page: Browser) -> dict[str, Any]:
-    """What the replay says of itself."""
+    """Return the state that the replay keeps in its element."""
     seen: dict[str, Any] = page.run("({...document.getElementById('replay').dataset})")
     return {name: json.loads(value) for name, value in seen.items()}
 
 
-def said(page: Browser, part: str) -> str:
+def text_of(page: Browser, part: str) -> str:
     text: str = page.run(f"document.querySelector('[data-part={part}]').textContent")
     return text
 
 
-def test_it_opens_without_errors_and_asks_for_nothing(page: Browser, report: Path) -> None:
+def test_the_page_opens_without_errors_or_requests(page: Browser, report: Path) -> None:
     assert page.errors == []
     assert page.requests in ([report.as_uri()[:100]], [])
     assert page.run("document.querySelectorAll('figure svg').length") >= 4
@@ -102,12 +102,12 @@ def test_the_replay_plays_to_the_end_by_mouse(page: Browser, results: Results) -
     last = len(results.replays[0].steps) - 1
     page.wait_for(f"document.getElementById('replay').dataset.step == {last}")
     page.wait_for("document.getElementById('replay').dataset.playing == 'false'")
-    assert said(page, "outcome") == "right: 122"
-    assert said(page, "value") == "122 (decimal 37)"
+    assert text_of(page, "outcome") == "right: 122"
+    assert text_of(page, "value") == "122 (decimal 37)"
     assert page.errors == []
 
 
-def test_the_keyboard_does_all_that_the_mouse_does(page: Browser, results: Results) -> None:
+def test_the_replay_is_played_by_keyboard(page: Browser, results: Results) -> None:
     page.run("document.getElementById('replay').focus()")
     page.press("ArrowRight")
     page.press("ArrowRight")
@@ -150,7 +150,7 @@ def test_every_step_shows_the_recorded_abacus(page: Browser, results: Results) -
     assert page.errors == []
 
 
-def test_a_mistake_is_found_and_told(page: Browser, results: Results) -> None:
+def test_the_next_mistake_is_found(page: Browser, results: Results) -> None:
     number, replay = next((k, r) for k, r in enumerate(results.replays) if not r.right)
     page.run("document.getElementById('replay').focus()")
     for _ in range(number):
@@ -159,17 +159,17 @@ def test_a_mistake_is_found_and_told(page: Browser, results: Results) -> None:
     step = state(page)["step"]
     assert replay.steps[step].wrong
     assert not any(earlier.wrong for earlier in replay.steps[:step])
-    assert "the teacher:" in said(page, "teacher")
+    assert "the teacher:" in text_of(page, "teacher")
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_sticks_out_of_the_screen(page: Browser, width: int) -> None:
+def test_the_page_fits_the_screen(page: Browser, width: int) -> None:
     page.resize(width, 800, phone=width < 500)
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run("document.querySelector('svg.abacus').getBoundingClientRect().right") <= width
 
 
-def test_it_prints_without_its_controls(page: Browser) -> None:
+def test_controls_are_not_printed(page: Browser) -> None:
     page.call("Emulation.setEmulatedMedia", media="print")
     assert page.run("getComputedStyle(document.querySelector('.controls')).display") == "none"
     page.call("Emulation.setEmulatedMedia", media="screen")
