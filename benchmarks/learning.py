@@ -124,12 +124,12 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
 
     def work() -> int:
         with torch.no_grad():
-            for part in rows.split(settings.n_envs):
+            for part in torch.split(rows, settings.n_envs):
                 network.logits(part)
-            for part in rows.split(CHUNK):
+            for part in torch.split(rows, CHUNK):
                 network.values(part)
         for _ in range(settings.n_epochs):
-            for part in rows.split(settings.batch_size):
+            for part in torch.split(rows, settings.batch_size):
                 logits, values = network(part)
                 optimizer.zero_grad(set_to_none=True)
                 torch.autograd.backward(logits.square().mean() + values.square().mean())

@@ -45,7 +45,7 @@ def main(options: Options) -> int:
     log(f"run folder: {relative_path(folder.path)}")
     training = Training(folder, log, progress=options.progress)
     try:
-        outcome = training.run()
+        result = training.run()
     except KeyboardInterrupt:
         print(
             f"interrupted and saved; resume with: python -m pipelines.bc_then_ppo --resume "
@@ -54,7 +54,7 @@ def main(options: Options) -> int:
         )
         return EXIT_INTERRUPTED
     training.model.save(folder.path / "model.zip")
-    print(report_run(folder, outcome).text())
+    print(report_run(folder, result).text())
     for name in ("report.md", "best/policy.safetensors", "certificate.json"):
         if (folder.path / name).exists():
             log(f"written: {relative_path(folder.path / name)}")

@@ -213,7 +213,7 @@ def score_set(
     loss = correct = 0.0
     policy.set_training_mode(False)
     with torch.no_grad():
-        for chunk in torch.arange(len(data)).split(CHUNK):
+        for chunk in torch.split(torch.arange(len(data)), CHUNK):
             masks, actions, counts = data.masks[chunk], data.actions[chunk], data.counts[chunk]
             log_probs = policy.log_probs(data.rows[chunk], masks)
             loss += float((smoothed_losses(log_probs, masks, actions, smoothing) * counts).sum())

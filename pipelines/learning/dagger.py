@@ -55,7 +55,6 @@ from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet, split_masks
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import Settings
-from pipelines.scoring.scores import Evaluation
 
 ROUNDS = 10
 #: Fewest labels of a round, about those of one operation; a small budget has fewer rounds.
@@ -73,28 +72,13 @@ CONSTANTS = {
 #: The library wants a folder; nothing can be written to this one.
 NOWHERE = os.devnull
 
-Evaluate = Callable[[AbacusPolicy, int], Evaluation]
-
 
 @dataclass(frozen=True)
-class DaggerRound:
-    """Labels up to the end of a round, and the evaluation of the policy cloned from them."""
-
-    labels: int
-    #: Distinct observations in the training set.
-    observations: int
-    #: Its step is the number of labels.
-    evaluation: Evaluation | None
-
-
-@dataclass(frozen=True)
-class DaggerOutcome:
+class DaggerResult:
     """Results of DAgger."""
 
     policy: AbacusPolicy
     labels: int
-    rounds: list[DaggerRound]
-    #: Time of collecting and cloning, without evaluations.
     seconds: float
 
 
@@ -319,23 +303,13 @@ def round_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def run_dagger(settings: Settings, labels: int, evaluate: Evaluate | None = None) -> DaggerOutcome:
-    """Train with at most `labels` labels.
-
-    `evaluate`, such as an `Evaluator`, is called after each round with the policy and the number of
-    labels so far.
-    """
+def run_dagger(settings: Settings, labels: int) -> DaggerResult:
+    """Train with at most `labels` labels."""
+    started = time.perf_counter()
     torch.set_num_threads(settings.threads)
     plan = plan_rounds(labels)
     dagger = Dagger(settings, plan)
-    rounds: list[DaggerRound] = []
-    seconds = 0.0
     for steps in plan.steps:
-        started = time.perf_counter()
         dagger.round(steps)
-        seconds += time.perf_counter() - started
-        policy, used = dagger.bc_trainer.policy, len(dagger.labels)
-        assert dagger.bc_trainer.sets is not None
-        evaluation = None if evaluate is None else evaluate(policy, used)
-        rounds.append(DaggerRound(used, len(dagger.bc_trainer.sets[0]), evaluation))
-    return DaggerOutcome(dagger.bc_trainer.policy, len(dagger.labels), rounds, seconds)
+    seconds = time.perf_counter() - started
+    return DaggerResult(dagger.bc_trainer.policy, len(dagger.labels), seconds)

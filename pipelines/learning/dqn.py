@@ -40,15 +40,15 @@ SCALE = ENCODING_PERIOD + 1
 #: Factor from Q-values to logits, which keeps them far below the bound of the logits, where
 #: different values would become equal. A power of two, so that nothing is rounded.
 LOGITS_PER_VALUE = 2.0**-6
-#: Episodes between rows of the log.
-LOG_INTERVAL = 1000
+#: Disables the log of the library.
+NEVER = 10**9
 
 Rows = npt.NDArray[np.uint8]
 Evaluate = Callable[[AbacusPolicy, int], Evaluation]
 
 
 @dataclass(frozen=True)
-class DqnOutcome:
+class DqnResult:
     """Results of a training with DQN.
 
     The logits of the policies rank the actions as the Q-network does; their probabilities have no
@@ -246,8 +246,7 @@ def run_dqn(
     masked: bool,
     evaluate: Evaluate,
     dqn: DqnSettings | None = None,
-    logger: Logger | None = None,
-) -> DqnOutcome:
+) -> DqnResult:
     """Train for `settings.n_timesteps` steps in `settings.world`, with evaluations.
 
     Of the settings, the world, `seed`, `device`, `threads`, `n_timesteps` and `eval_freq` are used;
@@ -259,10 +258,10 @@ def run_dqn(
     env = RowsVecEnv(AbacusVecEnv(dqn.n_envs, config=settings.world), masked=masked)
     model = AbacusDQN(env, dqn, settings.seed, settings.device)
     # Without a logger, the library makes a folder for its own.
-    model.set_logger(Logger(None, []) if logger is None else logger)
+    model.set_logger(Logger(None, []))
     evaluations = _EvaluationCallback(settings, evaluate)
-    model.learn(settings.n_timesteps, callback=evaluations, log_interval=LOG_INTERVAL)
-    return DqnOutcome(
+    model.learn(settings.n_timesteps, callback=evaluations, log_interval=NEVER)
+    return DqnResult(
         best=evaluations.best,
         last=evaluations.last,
         evaluations=evaluations.evaluations,

@@ -161,14 +161,16 @@ class PaperNetwork(Network):
         return torch.cat([features, rows[:, self.layout.window :]], dim=1)
 
     def logits(self, rows: torch.Tensor) -> torch.Tensor:
-        return torch.cat([self._logits(self._joined(part)) for part in rows.split(PAPER_ROWS)])
+        return torch.cat(
+            [self._logits(self._joined(part)) for part in torch.split(rows, PAPER_ROWS)]
+        )
 
     def _logits(self, joined: torch.Tensor) -> torch.Tensor:
         return bounded(self.actor(joined[:, : -len(Action)]))
 
     def values(self, rows: torch.Tensor) -> torch.Tensor:
-        parts = [self.critic(self._joined(part)) for part in rows.split(PAPER_ROWS)]
-        return torch.cat(parts).flatten()
+        chunks = torch.split(rows, PAPER_ROWS)
+        return torch.cat([self.critic(self._joined(chunk)) for chunk in chunks]).flatten()
 
     def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         joined = self._joined(rows)

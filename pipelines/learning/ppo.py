@@ -45,16 +45,16 @@ class AbacusPPO(MaskablePPO):
         policy: Any,
         env: Any,
         settings: PpoSettings | None = None,
-        demonstrations: CloningSet | None = None,
         **kwargs: Any,
     ) -> None:
         self.settings = s = PpoSettings() if settings is None else settings
         self.clone: Network | None = None
-        self.demonstrations = demonstrations
+        #: What the cloning loss is computed on.
+        self.demonstrations: CloningSet | None = None
         #: Most operations solved in one episode so far.
         self.longest_run = 0
         # The library's `load` passes some of these as keywords.
-        arguments = {
+        arguments: dict[str, Any] = {
             "learning_rate": s.learning_rate,
             "n_steps": s.n_steps,
             "batch_size": s.batch_size,
@@ -156,7 +156,7 @@ class AbacusPPO(MaskablePPO):
 
     def _epoch(self, samples: Samples, reference: torch.Tensor | None, means: _Means) -> bool:
         """Update on all minibatches; return whether `target_kl` was kept."""
-        for indices in torch.randperm(len(samples)).split(self.settings.batch_size):
+        for indices in torch.split(torch.randperm(len(samples)), self.settings.batch_size):
             minibatch = samples.select(indices)
             loss = self._loss(minibatch, None if reference is None else reference[indices], means)
             if self._exceeds_target_kl(means):
@@ -215,10 +215,9 @@ class AbacusPPO(MaskablePPO):
         if self.clone is None or self.settings.kl_weight == 0 or self.warming_up:
             return None
         with torch.no_grad():
-            chunks = zip(samples.rows.split(CHUNK), samples.masks.split(CHUNK), strict=True)
-            return torch.cat(
-                [masked_log_probs(self.clone.logits(rows), masks) for rows, masks in chunks]
-            )
+            chunks = torch.split(samples.rows, CHUNK)
+            logits = torch.cat([self.clone.logits(chunk) for chunk in chunks])
+            return masked_log_probs(logits, samples.masks)
 
     def _exceeds_target_kl(self, means: _Means) -> bool:
         if self.settings.target_kl == 0 or self.warming_up:

@@ -103,7 +103,7 @@ class Rollouts:
         """Compute values, and advantages by generalised advantage estimation (GAE)."""
         if not bool(self.masks.any(dim=2).all()):
             raise AssertionError("a mask without a legal action")
-        chunks = self.rows.flatten(0, 1).split(CHUNK)
+        chunks = torch.split(self.rows.flatten(0, 1), CHUNK)
         values = torch.cat([network.values(chunk) for chunk in chunks])
         self.values[:] = values.numpy().reshape(self.steps, self.abaci)
         next_values = network.values(torch.from_numpy(batch.out.rows)).numpy()

@@ -9,7 +9,7 @@ from oracle.exact.certificate import Certificate, certify
 from oracle.files import atomic_write_text
 from pipelines.job.tables import Table
 from pipelines.learning.policy_files import load_policy, save_policy
-from pipelines.learning.run import Outcome
+from pipelines.learning.run import TrainingResult
 from pipelines.learning.run_folder import COMMAND, RunFolder
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
@@ -19,69 +19,69 @@ HEADER = ("", "accuracy", "error rate at 16 digits", "observations wrong", "cert
 NOT_COUNTED, NOT_GIVEN = "not counted", "not given"
 
 
-def report_run(folder: RunFolder, outcome: Outcome) -> Table:
+def report_run(folder: RunFolder, result: TrainingResult) -> Table:
     """Evaluate and certify the policies of a run, write the reports, and return their table."""
-    outcome = _evaluate_policies(folder, outcome)
-    certificate = _certify_best(folder, outcome)
-    table = _table(outcome, certificate)
-    times = ", ".join(f"{name} {value:.0f}" for name, value in outcome.seconds.items())
+    result = _evaluate_policies(folder, result)
+    certificate = _certify_best(folder, result)
+    table = _table(result, certificate)
+    times = ", ".join(f"{name} {value:.0f}" for name, value in result.seconds.items())
     lines = [
         "# Run report",
         "",
         f"Command: `{(folder.path / COMMAND).read_text().strip()}`",
         "",
         table.markdown(),
-        *_findings(folder, outcome, certificate),
+        *_findings(folder, result, certificate),
         "",
-        f"Longest run of operations solved in a training episode: {outcome.longest_training_run}. "
+        f"Longest run of operations solved in a training episode: {result.longest_training_run}. "
         f"Seconds: {times}.",
         "",
     ]
     atomic_write_text(folder.path / "report.md", "\n".join(lines))
     summary = {
         "settings": json.loads(folder.settings.to_json()),
-        "clone": None if outcome.clone is None else outcome.clone.to_dict(),
-        "best": outcome.best.to_dict(),
-        "last": outcome.last.to_dict(),
-        "evaluations": [evaluation.to_dict() for evaluation in outcome.evaluations],
+        "clone": None if result.clone is None else result.clone.to_dict(),
+        "best": result.best.to_dict(),
+        "last": result.last.to_dict(),
+        "evaluations": [evaluation.to_dict() for evaluation in result.evaluations],
         "exact": None if certificate is None else certificate.exact,
-        "longest_training_run": outcome.longest_training_run,
-        "seconds": outcome.seconds,
+        "longest_training_run": result.longest_training_run,
+        "seconds": result.seconds,
     }
     atomic_write_text(folder.path / "summary.json", json.dumps(summary, indent=2) + "\n")
     return table
 
 
-def _evaluate_policies(folder: RunFolder, outcome: Outcome) -> Outcome:
-    """Return the outcome with its policies evaluated on episodes of their own."""
+def _evaluate_policies(folder: RunFolder, result: TrainingResult) -> TrainingResult:
+    """Return the result with its policies evaluated on episodes of their own."""
     settings = folder.settings
     evaluator = Evaluator(settings.world, settings.eval_episodes, seed=REPORT_SEED)
-    best = evaluator(load_policy(folder.path / "best"), outcome.best.step)
+    best = evaluator(load_policy(folder.path / "best"), result.best.step)
 
     def evaluate(name: str, evaluation: Evaluation) -> Evaluation:
-        if evaluation is outcome.best:
+        if evaluation is result.best:
             return best
         return evaluator(load_policy(folder.path / name), evaluation.step)
 
-    clone = None if outcome.clone is None else evaluate("clone", outcome.clone)
-    return replace(outcome, clone=clone, best=best, last=evaluate("last", outcome.last))
+    clone = None if result.clone is None else evaluate("clone", result.clone)
+    return replace(result, clone=clone, best=best, last=evaluate("last", result.last))
 
 
-def _certify_best(folder: RunFolder, outcome: Outcome) -> Certificate | None:
+def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | None:
     """Certify the best policy and save the certificate; return None without a complete set.
 
     There is none for one operation alone: its observations include resets after the other
     operation, which a policy of one operation need not know.
     """
     settings = folder.settings
-    if outcome.best.wrong is None or settings.world.operations != "both":
+    if result.best.wrong is None or settings.world.operations != "both":
         return None
     policy = load_policy(folder.path / "best")
     certificate = certify(policy, observations_of(settings.world))
     atomic_write_text(folder.path / "certificate.json", certificate.to_json() + "\n")
     about = {
-        "step": outcome.best.step,
-        "evaluation": outcome.best.to_dict(),
+        "step": result.best.step,
+        "evaluation": result.best.to_dict(),
         "exact": certificate.exact,
         "settings": json.loads(settings.to_json()),
     }
@@ -89,21 +89,21 @@ def _certify_best(folder: RunFolder, outcome: Outcome) -> Certificate | None:
     return certificate
 
 
-def _table(outcome: Outcome, certificate: Certificate | None) -> Table:
+def _table(result: TrainingResult, certificate: Certificate | None) -> Table:
     """Return a row for the clone, the best policy, and the last one if it is another."""
     policies = []
-    if outcome.clone is not None:
-        policies.append(("after cloning", outcome.clone))
-    if outcome.last.step:
-        policies.append(("after PPO (best)", outcome.best))
-        if outcome.last is not outcome.best:
-            policies.append(("after PPO (last)", outcome.last))
+    if result.clone is not None:
+        policies.append(("after cloning", result.clone))
+    if result.last.step:
+        policies.append(("after PPO (best)", result.best))
+        if result.last is not result.best:
+            policies.append(("after PPO (last)", result.last))
     rows = []
     for name, evaluation in policies:
         verdict = "no"
         if certificate is None:
             verdict = NOT_GIVEN
-        elif evaluation is outcome.best and certificate.exact:
+        elif evaluation is result.best and certificate.exact:
             verdict = "exact"
         elif evaluation.wrong == 0:
             verdict = "exact (not the policy kept)"
@@ -113,12 +113,14 @@ def _table(outcome: Outcome, certificate: Certificate | None) -> Table:
     return Table("run", "", "", HEADER, tuple(rows))
 
 
-def _findings(folder: RunFolder, outcome: Outcome, certificate: Certificate | None) -> list[str]:
+def _findings(
+    folder: RunFolder, result: TrainingResult, certificate: Certificate | None
+) -> list[str]:
     lines = []
-    if outcome.clone is not None and outcome.last.accuracy < outcome.clone.accuracy:
+    if result.clone is not None and result.last.accuracy < result.clone.accuracy:
         lines.append(
-            f"PPO ended below the clone ({outcome.last.accuracy:.2%} against "
-            f"{outcome.clone.accuracy:.2%}); the policy kept as best is not below it."
+            f"PPO ended below the clone ({result.last.accuracy:.2%} against "
+            f"{result.clone.accuracy:.2%}); the policy kept as best is not below it."
         )
     if folder.settings.world.operations != "both":
         lines.append(

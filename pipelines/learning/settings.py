@@ -66,8 +66,9 @@ class _Checked:
     """Base of frozen dataclasses that check every field: its type, and the range of a number."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):  # type: ignore[arg-type]
-            hint, value = _hints(type(self))[each.name], getattr(self, each.name)
+        record: Any = type(self)
+        for each in fields(record):
+            hint, value = _hints(record)[each.name], getattr(self, each.name)
             allowed = each.metadata.get("range", _AT_LEAST_0)
             object.__setattr__(self, each.name, _checked(each.name, value, hint, allowed))
 
@@ -269,7 +270,8 @@ class Settings(_Checked):
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"the settings are not JSON: {error}") from None
-        return _read(cls, values, "the settings")
+        settings: Settings = _read(cls, values, "the settings")
+        return settings
 
 
 def replace_at(record: T, changes: Mapping[str, Any]) -> T:
@@ -299,10 +301,10 @@ def _value_at(record: Any, place: str) -> Any:
     return record
 
 
-def _read(record: type[T], values: Any, what: str) -> T:
+def _read(record: Any, values: Any, what: str) -> Any:
     """Build a dataclass from the values of its fields, all of which must be there."""
     hints = _hints(record)
-    names = [each.name for each in fields(record)]  # type: ignore[arg-type]
+    names = [each.name for each in fields(record)]
     if not isinstance(values, dict) or set(values) != set(names):
         found = set(values) if isinstance(values, dict) else set()
         wrong = {"missing": set(names) - found, "unknown": found - set(names)}
@@ -311,7 +313,7 @@ def _read(record: type[T], values: Any, what: str) -> T:
     arguments = {}
     for name, value in values.items():
         if is_dataclass(hints[name]):
-            value = _read(hints[name], value, f"{what}, {name},")  # type: ignore[arg-type]
+            value = _read(hints[name], value, f"{what}, {name},")
         elif Path in get_args(hints[name]) and isinstance(value, str):
             value = Path(value)
         arguments[name] = value

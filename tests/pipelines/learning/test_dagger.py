@@ -20,16 +20,15 @@ from pipelines.learning.dagger import (
     MOST_ABACI,
     ROUNDS,
     Dagger,
-    DaggerOutcome,
+    DaggerResult,
     Labels,
     Plan,
     initial_policy,
     plan_rounds,
     run_dagger,
 )
-from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.settings import CloningSettings, Settings, replace_at
-from pipelines.scoring.scores import Evaluation, Evaluator
+from pipelines.scoring.scores import Evaluator
 from tests.pipelines.small_world import FRAMES, WORLD
 
 SETTINGS = Settings(
@@ -62,7 +61,7 @@ class Spy:
 class Trained(NamedTuple):
     """A training in the small world, and what the spy recorded."""
 
-    outcome: DaggerOutcome
+    result: DaggerResult
     labels: Labels
     spy: Spy
 
@@ -83,8 +82,8 @@ def trained() -> Trained:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AbacusVecEnv, "step_async", noted)
         patch.setattr(Labels, "__init__", kept)
-        outcome = run_dagger(SETTINGS, LABELS, EVALUATOR)
-    return Trained(outcome, made[0], spy)
+        result = run_dagger(SETTINGS, LABELS)
+    return Trained(result, made[0], spy)
 
 
 def codes(*parts: npt.NDArray[Any]) -> list[tuple[int, ...]]:
@@ -107,7 +106,7 @@ def test_no_labels_are_refused() -> None:
 
 def test_every_action_of_the_expert_is_a_label(trained: Trained) -> None:
     asked = len(trained.spy.column("answers"))
-    assert asked == len(trained.labels) == trained.outcome.labels == LABELS
+    assert asked == len(trained.labels) == trained.result.labels == LABELS
     train, held_out = trained.labels.sets()
     assert held_out is not None
     assert int(train.counts.sum() + held_out.counts.sum()) == asked
@@ -160,22 +159,10 @@ def test_the_learner_acts_in_more_steps_from_round_to_round(
 
 
 def test_few_labels_solve_the_small_world(trained: Trained) -> None:
-    nothing_known = EVALUATOR(initial_policy(SETTINGS), 0)
-    last = trained.outcome.rounds[-1].evaluation
-    assert last is not None
-    assert nothing_known.accuracy < 0.2
-    assert last.accuracy > 0.8
-    assert last.illegal_actions == 0
-    assert last == EVALUATOR(trained.outcome.policy, trained.outcome.labels)
-
-
-def test_rounds_are_evaluated_by_their_labels(trained: Trained) -> None:
-    rounds = trained.outcome.rounds
-    assert [one.labels for one in rounds] == [100 * k for k in range(1, 11)]
-    for one in rounds:
-        assert one.evaluation is not None
-        assert one.evaluation.step == one.labels
-        assert one.observations < one.labels
+    evaluation = EVALUATOR(trained.result.policy, LABELS)
+    assert EVALUATOR(initial_policy(SETTINGS), 0).accuracy < 0.2
+    assert evaluation.accuracy > 0.8
+    assert evaluation.illegal_actions == 0
 
 
 def test_the_same_seed_gives_the_same_policy() -> None:
@@ -189,12 +176,5 @@ def test_the_same_seed_gives_the_same_policy() -> None:
 
 def test_no_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    asked: list[int] = []
-
-    def evaluate(policy: AbacusPolicy, step: int) -> Evaluation:
-        asked.append(step)
-        return Evaluation(step, 0.0, 0, 0, {}, None, 1.0)
-
-    outcome = run_dagger(replace_at(SETTINGS, {"cloning.epochs": 1}), 60, evaluate)
-    assert asked == [one.labels for one in outcome.rounds] == [30, 60]
+    assert run_dagger(replace_at(SETTINGS, {"cloning.epochs": 1}), 60).labels == 60
     assert list(tmp_path.iterdir()) == []

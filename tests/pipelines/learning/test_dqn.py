@@ -19,7 +19,7 @@ from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.dqn import (
     SCALE,
     AbacusDQN,
-    DqnOutcome,
+    DqnResult,
     Rows,
     RowsVecEnv,
     greedy_policy,
@@ -290,7 +290,7 @@ def weights(policy: AbacusPolicy) -> torch.Tensor:
     return torch.cat([tensor.flatten() for tensor in policy.network.actor.parameters()])  # type: ignore[union-attr]
 
 
-def short_run(seed: int = 0, *accuracies: float, masked: bool = True) -> DqnOutcome:
+def short_run(seed: int = 0, *accuracies: float, masked: bool = True) -> DqnResult:
     settings = settings_of(n_timesteps=2400, seed=seed)
     return run_dqn(settings, masked, evaluator_with(*accuracies or (0, 0, 0, 0)), SMALL)
 
