@@ -161,9 +161,8 @@ class PaperNetwork(Network):
         return torch.cat([features, rows[:, self.layout.window :]], dim=1)
 
     def logits(self, rows: torch.Tensor) -> torch.Tensor:
-        return torch.cat(
-            [self._logits(self._joined(part)) for part in torch.split(rows, PAPER_ROWS)]
-        )
+        chunks = torch.split(rows, PAPER_ROWS)
+        return torch.cat([self._logits(self._joined(chunk)) for chunk in chunks])
 
     def _logits(self, joined: torch.Tensor) -> torch.Tensor:
         return bounded(self.actor(joined[:, : -len(Action)]))

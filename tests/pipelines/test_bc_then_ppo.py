@@ -18,6 +18,7 @@ from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, Options, main
 from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
 from pipelines.learning import run as training_module
+from pipelines.learning.networks import PaperNetwork
 from pipelines.learning.policy_files import load_policy, load_run
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import STEP
@@ -108,6 +109,21 @@ def test_a_run_with_one_operation_alone_has_no_certificate(
     assert "not given" in capsys.readouterr().out
     assert "for one operation alone" in (tmp_path / "run" / "report.md").read_text()
     assert not (tmp_path / "run" / "certificate.json").exists()
+
+
+def test_the_paper_network_is_counted_and_certified_at_the_end(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few channels and hidden units; counting takes long at the true size."""
+    monkeypatch.setattr(PaperNetwork, "CHANNELS", (4, 5, 6))
+    monkeypatch.setattr(PaperNetwork, "HIDDEN", (32, 16))
+    folder = tmp_path / "run"
+    assert job("--run-folder", folder, "--network", "paper", "--n-timesteps", 512) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [evaluation["wrong"] for evaluation in summary["evaluations"]] == [None, None]
+    assert summary["clone"]["wrong"] > 0
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["disagreements"] == summary["best"]["wrong"] > 0
 
 
 def test_the_same_seed_gives_the_same_run(job: Job, tmp_path: Path) -> None:
