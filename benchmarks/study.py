@@ -1,7 +1,7 @@
-"""Times the study's engines: the same cells by one worker and by two, as a ratio.
+"""Time the engines of the study: the same cells with one worker and with two.
 
-Two workers can halve the time at best. What a worker does before its first cell, importing and
-loading compiled code, is left out: a cell is run by every worker first.
+Two workers can halve the time at best. Imports and the loading of compiled code are not timed:
+every worker runs a cell first.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ EXAMPLE = "python -m benchmarks.study --cells 8"
 
 @dataclass(frozen=True)
 class Options:
-    """What to time."""
+    """Options of the benchmark."""
 
     cells: int = option(8, "cells to run, PPO without demonstrations each")
     steps: int = option(50_000, "steps of each cell")
-    dask: bool = option(True, "time a Dask cluster of this machine too")
+    dask: bool = option(True, "also time a Dask cluster of this machine")
 
 
 def cells(options: Options) -> list[Cell]:
-    """Cells that take the same time, and depend on nothing."""
+    """Return independent cells that take the same time."""
     comparison = {
         "seeds": options.cells,
         "steps": options.steps,
@@ -49,11 +49,11 @@ def cells(options: Options) -> list[Cell]:
 
 
 def seconds(engine: Engine, workers: int, timed: list[Cell]) -> float:
-    """From the end of the warming-up to that of the last cell."""
-    warming = [replace(timed[0], comparison=f"warming up {number}") for number in range(workers)]
+    """Return the seconds from the end of the warm-up to the end of the last cell."""
+    warm_up = [replace(timed[0], comparison=f"warm-up {number}") for number in range(workers)]
     with tempfile.TemporaryDirectory() as folder:
-        done = engine.run(partial(run_cell, work=WorkFolder(Path(folder))), warming + timed, _quiet)
-        for _ in warming:
+        done = engine.run(partial(run_cell, work=WorkFolder(Path(folder))), warm_up + timed, _quiet)
+        for _ in warm_up:
             _check(next(done))
         started = time.perf_counter()
         for one in done:
@@ -72,7 +72,7 @@ def _quiet(cell: Cell) -> None:
 
 @contextmanager
 def dask_engine(workers: int) -> Iterator[Engine]:
-    """A cluster of processes of this machine."""
+    """Start a Dask cluster of processes of this machine."""
     from distributed import LocalCluster
 
     cluster: Any = LocalCluster
@@ -87,7 +87,7 @@ def dask_engine(workers: int) -> Iterator[Engine]:
 
 
 def main(options: Options) -> int:
-    """Prints the times and their ratios."""
+    """Print the times and their ratios."""
     print(machine())
     timed = cells(options)
     local = [seconds(LocalProcesses(workers), workers, timed) for workers in (1, 2)]
@@ -102,7 +102,7 @@ def main(options: Options) -> int:
 
 
 def show(name: str, times: list[float], options: Options) -> None:
-    """A line for an engine."""
+    """Print the line of an engine."""
     one, two = times
     print(
         f"{name}: {options.cells} cells of {options.steps:,} steps: one worker {one:.1f} s, two "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -26,7 +27,7 @@ from pipelines.scoring.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, YEL
 
 SCREEN, PRINT = ".png", ".pdf"
 SCREEN_DPI = 200
-FAINT = "#c9ced3"
+FAINT, GREY = "#c9ced3", "#8a8f94"
 STYLE: dict[str, Any] = {
     "font.size": 9,
     # Comes with matplotlib: the same file on every machine.
@@ -98,7 +99,7 @@ def look_of(kind: Kind) -> Look:
 
 
 @dataclass(frozen=True)
-class Picture:
+class FigureFiles:
     """Files of a figure, with its description in words."""
 
     key: str
@@ -114,7 +115,7 @@ def write_figure(
     alt: str,
     size: tuple[float, float],
     draw: Callable[[Figure], None],
-) -> Picture:
+) -> FigureFiles:
     """Draw a figure and write it for screen and print; the same data make the same files."""
     style: Any = STYLE
     with mpl.rc_context(style):
@@ -130,7 +131,7 @@ def write_figure(
         figure.set_layout_engine("none")
         undated: Any = {"CreationDate": None, "Creator": None, "Producer": None}
         atomic_write(paper, lambda file: figure.savefig(file, format="pdf", metadata=undated))
-    return Picture(key, title, alt, (screen, paper))
+    return FigureFiles(key, title, alt, (screen, paper))
 
 
 def new_figure(title: str, size: tuple[float, float]) -> Figure:
@@ -200,7 +201,7 @@ def legend_below(figure: Figure, columns: int, marks: Sequence[Line2D] = ()) -> 
     for axes in figure.axes:
         for line in axes.lines:
             # matplotlib gives lines without a label one that starts with an underscore.
-            if len(line.get_xydata()) and not str(line.get_label()).startswith("_"):
+            if np.size(line.get_xdata()) and not str(line.get_label()).startswith("_"):
                 by_label.setdefault(str(line.get_label()), line)
     handles = [*by_label.values(), *marks]
     if handles:

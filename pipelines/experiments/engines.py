@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pipelines.experiments.records import Cell, Record
 
@@ -41,21 +41,6 @@ class Done:
     error: str | None = None
 
 
-class Engine(Protocol):
-    """Runs cells, several at a time."""
-
-    @property
-    def workers(self) -> int:
-        """Number of cells that are run at the same time."""
-        ...
-
-    def run(
-        self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
-    ) -> Iterator[Done]:
-        """Yield every cell when it ends; call `started` when a worker begins it."""
-        ...
-
-
 class LocalProcesses:
     """Runs cells in processes of this machine, each with one thread."""
 
@@ -67,7 +52,7 @@ class LocalProcesses:
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
     ) -> Iterator[Done]:
-        """See `Engine`."""
+        """Yield every cell when it ends; call `started` when a worker begins it."""
         stop = threading.Event()
         # A process pool breaks as a whole when one process dies, so each worker has its own.
         pools: queue.SimpleQueue[ProcessPoolExecutor] = queue.SimpleQueue()
@@ -195,7 +180,7 @@ class DaskCluster:
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
     ) -> Iterator[Done]:
-        """See `Engine`."""
+        """Yield every cell when it ends; call `started` when a worker begins it."""
         import distributed
 
         completed: Any = distributed.as_completed
@@ -224,6 +209,10 @@ class DaskCluster:
         finally:
             self.client.cancel(futures)
             self.client.close()
+
+
+#: Both have `workers`, the number of cells that are run at the same time, and `run`.
+Engine = LocalProcesses | DaskCluster
 
 
 def _reported(work: Work, cell: Cell) -> Record:

@@ -17,9 +17,10 @@ from matplotlib.lines import Line2D
 
 from pipelines.experiments.drawing import (
     FAINT,
+    GREY,
     LOOKS,
+    FigureFiles,
     Look,
-    Picture,
     count_tick,
     legend_below,
     logarithmic,
@@ -38,7 +39,9 @@ from pipelines.experiments.records import (
     Kind,
     budget,
     by_setting,
+    comparison_of,
     comparisons,
+    groups,
     main_comparison,
 )
 from pipelines.experiments.statistics import (
@@ -58,44 +61,33 @@ from pipelines.experiments.tables import (
     ALL_SEEDS,
     WRONG,
     Change,
+    Measure,
+    final_estimate,
     kind_thresholds,
     label_groups,
     median_labels,
     scoring_note,
 )
 from pipelines.job.tables import decimal_percent as percent
-from pipelines.scoring.figures import GREY, INK
+from pipelines.scoring.figures import INK
 
 #: Errors below this share have one colour in the heat map.
 _FINEST = 1e-3
 Seeds = Mapping[tuple[Kind, int], pd.DataFrame]
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity on a vertical axis: the name of its columns, its title, and its ticks."""
-
-    key: str
-    title: str
-    tick: Text
-
-    def estimate(self, seeds: pd.DataFrame) -> Estimate:
-        """Estimate the quantity of the policies that the runs kept."""
-        return estimate([seeds[f"final_{self.key}"]])
+ERROR = Measure("error", "operations not solved", percent_tick)
+LONG_ERROR = Measure("long_error_rate", "errors at 16 digits", percent_tick)
+WRONG_OBSERVATIONS = Measure("wrong", "wrong observations", count_tick)
 
 
-ERROR = Quantity("error", "operations not solved", percent_tick)
-LONG_ERROR = Quantity("long_error_rate", "errors at 16 digits", percent_tick)
-WRONG_OBSERVATIONS = Quantity("wrong", "wrong observations", count_tick)
-
-
-def draw_figures(rows: pd.DataFrame, folder: Path) -> list[Picture]:
+def draw_figures(rows: pd.DataFrame, folder: Path) -> list[FigureFiles]:
     """Draw all figures for which there are records into a folder."""
     errors = {f"{policy}_error": 1 - rows[f"{policy}_accuracy"] for policy in POLICIES}
     return list(_figures(rows.assign(**errors), folder))
 
 
-def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[Picture]:
+def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
     main = main_comparison(rows)
     # With one number of demonstrations there is nothing to draw against.
     if main["demonstrations"].nunique() > 1:
@@ -112,10 +104,9 @@ def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[Picture]:
         yield ppo_added(_both_operations(tuned), folder)
     if (rows["arm"] == "dagger").any():
         yield error_by_labels(rows, folder)
-    for name, part in comparisons(rows, *REWARDED):
-        curves = part[part["evaluations"] > 0]
+    for curves in comparisons(rows[rows["evaluations"] > 0], *REWARDED):
         if curves["arm"].isin(("dqn", "dqn_unmasked")).any():
-            yield dqn_curves(name, curves[curves["demonstrations"] == 0], folder)
+            yield dqn_curves(curves[curves["demonstrations"] == 0], folder)
 
 
 def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
@@ -124,9 +115,9 @@ def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
     return both if len(both) else rows
 
 
-def _averages(groups: Sequence[pd.DataFrame]) -> str:
+def _averages(parts: Sequence[pd.DataFrame]) -> str:
     """Describe lines and bands over seeds."""
-    counts = [len(seeds) for seeds in groups]
+    counts = [len(seeds) for seeds in parts]
     if max(counts, default=0) < FEWEST_SEEDS:
         return f"Interquartile mean of {seeds_text(counts)}: too few for an interval"
     few = f" (none for fewer than {FEWEST_SEEDS})" if min(counts) < FEWEST_SEEDS else ""
@@ -139,7 +130,7 @@ def _errors_alt(settings: Seeds) -> str:
     for kind in dict.fromkeys(kind for kind, _ in settings):
         counts = [n for other, n in settings if other == kind]
         ends = (
-            f"{percent(ERROR.estimate(settings[kind, n]).value)} % at {n:,}"
+            f"{percent(final_estimate(settings[kind, n], ERROR).value)} % at {n:,}"
             for n in (counts[0], counts[-1])
         )
         parts.append(f"{kind.name}: {', '.join(ends)}")
@@ -158,27 +149,27 @@ class ErrorLine:
 def _draw_errors(
     figure: Figure,
     lines: Sequence[ErrorLine],
-    quantities: Sequence[Quantity],
+    measures: Sequence[Measure],
     xlabel: str,
     tick: Text,
 ) -> None:
-    """Draw a panel for each quantity, with hollow marks where every seed is certified exact.
+    """Draw a panel for each measure, with hollow marks where every seed is certified exact.
 
     No errors in a sample is not yet exact, and a mean of zero may hide a seed with errors.
     """
-    (row,) = panels(figure, len(quantities), shared=False)
-    for axes, quantity in zip(row, quantities, strict=True):
+    (row,) = panels(figure, len(measures), shared=False)
+    for axes, measure in zip(row, measures, strict=True):
         drawn = []
         for place, line in enumerate(lines):
             # Shifted, so that equal errors do not hide each other.
             shift = 0.045 * (place - (len(lines) - 1) / 2)
-            found = {amount: quantity.estimate(seeds) for amount, seeds in line.seeds.items()}
+            found = {amount: final_estimate(seeds, measure) for amount, seeds in line.seeds.items()}
             _draw_error_line(axes, line, found, shift)
             drawn += [value for one in found.values() for value in (*one.ends, one.value)]
         logarithmic(axes, "x", [amount for line in lines for amount in line.seeds], tick)
-        logarithmic(axes, "y", drawn, quantity.tick)
+        logarithmic(axes, "y", drawn, measure.text)
         axes.set_xlabel(xlabel)
-        axes.set_title(quantity.title)
+        axes.set_title(measure.title)
     certified = any(seeds["final_exact"].all() for line in lines for seeds in line.seeds.values())
     style: Any = {"color": INK, "marker": "o", "markerfacecolor": "white", "linestyle": "none"}
     mark = Line2D([], [], label="hollow: every seed certified exact", **style)
@@ -203,7 +194,7 @@ def _draw_error_line(
     axes.plot(xs, ys, **{**line.look.line(), **hollow})
 
 
-def error_by_demonstrations(rows: pd.DataFrame, folder: Path) -> Picture:
+def error_by_demonstrations(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw errors on the training distribution and at 16 digits, a line for each kind."""
     settings, thresholds = by_setting(rows), kind_thresholds(rows, ALL_SEEDS)
     exact = sum(
@@ -212,7 +203,7 @@ def error_by_demonstrations(rows: pd.DataFrame, folder: Path) -> Picture:
     title = (
         f"Exact in every seed with up to {rows['demonstrations'].max():,} demonstrations: "
         f"{exact} of {len(thresholds)} kinds of supervision\n"
-        f"Comparison {rows['comparison'].iloc[0]}. {_averages(list(settings.values()))}."
+        f"Comparison {comparison_of(rows)}. {_averages(list(settings.values()))}."
         f"{scoring_note(rows)}"
     )
     lines = [
@@ -227,11 +218,11 @@ def error_by_demonstrations(rows: pd.DataFrame, folder: Path) -> Picture:
     return write_figure(folder, "error_by_demonstrations", title, alt, (9, 4.6), draw)
 
 
-def error_by_labels(rows: pd.DataFrame, folder: Path) -> Picture:
-    """Draw DAgger beside cloning, a panel for each quantity."""
-    groups = label_groups(rows)
+def error_by_labels(rows: pd.DataFrame, folder: Path) -> FigureFiles:
+    """Draw DAgger beside cloning, a panel for each measure."""
+    parts = label_groups(rows)
     by_kind: dict[Kind, list[pd.DataFrame]] = {}
-    for seeds in groups:
+    for seeds in parts:
         by_kind.setdefault(seeds["kind"].iloc[0], []).append(seeds)
     looks = (LOOKS[0], LOOKS[2], *LOOKS[3:])
     lines = [
@@ -241,39 +232,40 @@ def error_by_labels(rows: pd.DataFrame, folder: Path) -> Picture:
     exact = ", ".join(f"{_fewest_exact(by_kind[kind])} ({kind.name})" for kind in sorted(by_kind))
     title = (
         f"Teacher's answers from which on every seed is exact: {exact}\n"
-        f"{_averages(groups)}.{scoring_note(rows)}"
+        f"{_averages(parts)}.{scoring_note(rows)}"
     )
 
     def draw(figure: Figure) -> None:
-        quantities = (ERROR, LONG_ERROR, WRONG_OBSERVATIONS)
-        _draw_errors(figure, lines, quantities, "teacher's answers", short_tick)
+        measures = (ERROR, LONG_ERROR, WRONG_OBSERVATIONS)
+        _draw_errors(figure, lines, measures, "teacher's answers", short_tick)
 
     alt = "; ".join(
         f"{ARM_NAMES[seeds['arm'].iloc[0]]}, {median_labels(seeds):,.0f} answers: "
-        f"{percent(ERROR.estimate(seeds).value)} % not solved"
-        for seeds in groups
+        f"{percent(final_estimate(seeds, ERROR).value)} % not solved"
+        for seeds in parts
     )
     return write_figure(folder, "labels", title, alt, (9, 3.7), draw)
 
 
-def _fewest_exact(groups: Sequence[pd.DataFrame]) -> str:
+def _fewest_exact(parts: Sequence[pd.DataFrame]) -> str:
     """Format the number of answers from which on every seed is exact."""
     lasting = takewhile(
-        lambda seeds: seeds["final_exact"].all() and len(seeds) >= FEWEST_SEEDS, reversed(groups)
+        lambda seeds: seeds["final_exact"].all() and len(seeds) >= FEWEST_SEEDS, reversed(parts)
     )
     exact = [median_labels(seeds) for seeds in lasting]
     return f"{min(exact):,.0f}" if exact else NOT_WITHIN
 
 
-def heat_map(rows: pd.DataFrame, folder: Path) -> Picture:
+def heat_map(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw the accuracy with demonstrations down and kinds of supervision across."""
     settings = by_setting(rows)
     wide = rows.groupby(["demonstrations", "kind"])["final_accuracy"].agg(lambda s: float(iqm(s)))
     table = wide.unstack()
     values = table.to_numpy(np.float64)
+    kinds, counts = sorted(set(rows["kind"])), sorted(set(rows["demonstrations"]))
     title = (
         f"{range_text(wide.tolist(), percent)} % of operations are solved, depending on "
-        f"demonstrations and supervision\nComparison {rows['comparison'].iloc[0]}. "
+        f"demonstrations and supervision\nComparison {comparison_of(rows)}. "
         f"Interquartile mean of {seeds_text(map(len, settings.values()))}; "
         "below it, the number of seeds that were certified exact, if any"
     )
@@ -284,7 +276,7 @@ def heat_map(rows: pd.DataFrame, folder: Path) -> Picture:
         finest = -math.log10(_FINEST)
         image = axes.imshow(shades, cmap="cividis", vmin=0, vmax=finest, aspect="auto")
         for (y, x), value in np.ndenumerate(values):
-            seeds = settings.get((table.columns[x], table.index[y]))
+            seeds = settings.get((kinds[x], counts[y]))
             axes.text(
                 x,
                 y,
@@ -295,9 +287,9 @@ def heat_map(rows: pd.DataFrame, folder: Path) -> Picture:
                 color="white" if seeds is not None and shades[y, x] < 0.6 * finest else INK,
                 linespacing=1.1,
             )
-        names = [kind.name.replace(", ", ",\n").replace(" alone", "\nalone") for kind in table]
+        names = [kind.name.replace(", ", ",\n").replace(" alone", "\nalone") for kind in kinds]
         axes.set_xticks(range(len(names)), names, fontsize=7.5)
-        axes.set_yticks(range(len(table)), [f"{n:,}" for n in table.index])
+        axes.set_yticks(range(len(counts)), [f"{n:,}" for n in counts])
         axes.set_ylabel("demonstrated operations")
         axes.grid(visible=False)
         for edges, line in ((values.shape[0], axes.axhline), (values.shape[1], axes.axvline)):
@@ -323,14 +315,12 @@ def _heat_text(seeds: pd.DataFrame, value: float) -> str:
 
 def _rows_with_curves(rows: pd.DataFrame) -> pd.DataFrame:
     """Return PPO in the comparison with the largest budget, preferably with and without clones."""
-    with_curves = rows[rows["evaluations"] > 0]
 
     def preference(part: pd.DataFrame) -> tuple[bool, int]:
         counts = set(part["demonstrations"])
         return 0 in counts and len(counts) > 1, budget(part)
 
-    parts = [part for _, part in comparisons(with_curves, "ppo")]
-    return max(parts, key=preference, default=rows[:0])
+    return max(comparisons(rows[rows["evaluations"] > 0], "ppo"), key=preference, default=rows[:0])
 
 
 @dataclass(frozen=True)
@@ -360,10 +350,10 @@ class Curve:
 
 def _curve_figure(
     folder: Path, key: str, finding: str, rows: pd.DataFrame, by_panel: Mapping[str, list[Curve]]
-) -> Picture:
+) -> FigureFiles:
     """Draw panels of learning curves side by side."""
     averages = _averages([curve.seeds for curves in by_panel.values() for curve in curves])
-    title = f"{finding}\nComparison {rows['comparison'].iloc[0]}, greedy policy. {averages}"
+    title = f"{finding}\nComparison {comparison_of(rows)}, greedy policy. {averages}"
 
     def draw(figure: Figure) -> None:
         (row,) = panels(figure, len(by_panel))
@@ -385,7 +375,7 @@ def _curve_figure(
     return write_figure(folder, key, title, alt, (max(3.6 * len(by_panel), 7.2), 3.7), draw)
 
 
-def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> Picture:
+def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> FigureFiles:
     """Draw a panel for no, some and most demonstrations, a curve for each kind."""
     numbers = sorted(set(rows["demonstrations"]))
     counts = [numbers[place] for place in sorted({0, len(numbers) // 2, len(numbers) - 1})]
@@ -405,7 +395,7 @@ def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> Picture:
     return _curve_figure(folder, key, finding, rows, by_panel)
 
 
-def dqn_curves(comparison: str, rows: pd.DataFrame, folder: Path) -> Picture:
+def dqn_curves(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw a panel for each level of reward, a curve for each learner."""
     arms = [arm for arm in REWARDED if (rows["arm"] == arm).any()]
     by_panel: dict[str, list[Curve]] = {}
@@ -417,10 +407,10 @@ def dqn_curves(comparison: str, rows: pd.DataFrame, folder: Path) -> Picture:
         by_arm.setdefault(curve.label, []).append(curve.end)
     ends = ", ".join(f"{range_text(found, percent)} % ({arm})" for arm, found in by_arm.items())
     finding = f"Operations solved without demonstrations after {budget(rows):,} steps: {ends}"
-    return _curve_figure(folder, f"dqn_{comparison}", finding, rows, by_panel)
+    return _curve_figure(folder, f"dqn_{comparison_of(rows)}", finding, rows, by_panel)
 
 
-def ppo_added(rows: pd.DataFrame, folder: Path) -> Picture:
+def ppo_added(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw errors above and wrong observations below, a column of panels for each kind."""
     settings = by_setting(rows)
     kinds = sorted(set(rows["kind"]))
@@ -428,20 +418,20 @@ def ppo_added(rows: pd.DataFrame, folder: Path) -> Picture:
     title = (
         f"PPO solved more operations than the clone in {solved.rose} of {solved.seeds} runs and "
         f"fewer in {solved.fell};\nwrong observations fell in {wrong.fell} runs and rose in "
-        f"{wrong.rose} (comparison {rows['comparison'].iloc[0]}; policy kept by the run; "
+        f"{wrong.rose} (comparison {comparison_of(rows)}; policy kept by the run; "
         f"{seeds_text(map(len, settings.values()))} a point)"
     )
 
     def draw(figure: Figure) -> None:
         grid = panels(figure, len(kinds), 2)
-        for row, quantity in zip(grid, (ERROR, WRONG_OBSERVATIONS), strict=True):
-            drawn = pd.concat([rows[f"{policy}_{quantity.key}"] for policy in POLICIES])
+        for row, measure in zip(grid, (ERROR, WRONG_OBSERVATIONS), strict=True):
+            drawn = pd.concat([rows[f"{policy}_{measure.key}"] for policy in POLICIES])
             for axes, kind in zip(row, kinds, strict=True):
                 for (other, n), seeds in settings.items():
                     if other == kind:
-                        _draw_change(axes, look_of(kind), seeds, quantity, n)
-                logarithmic(axes, "y", drawn, quantity.tick)
-            row[0].set_ylabel(quantity.title)
+                        _draw_change(axes, look_of(kind), seeds, measure, n)
+                logarithmic(axes, "y", drawn, measure.text)
+            row[0].set_ylabel(measure.title)
         for axes, kind in zip(grid[0], kinds, strict=True):
             axes.set_title(kind.name)
         for axes in grid[1]:
@@ -456,7 +446,7 @@ def ppo_added(rows: pd.DataFrame, folder: Path) -> Picture:
         base = {"color": INK, "markersize": 5}
         legend_below(figure, 4, [Line2D([], [], label=k, **{**base, **v}) for k, v in marks])
 
-    changes = {kind: Change.of(part, "final", ACCURACY) for kind, part in rows.groupby("kind")}
+    changes = {kind: Change.of(part, "final", ACCURACY) for kind, part in groups(rows, "kind")}
     alt = "; ".join(
         f"{kind.name}: rose in {change.rose}, fell in {change.fell} of {change.seeds}"
         for kind, change in changes.items()
@@ -465,9 +455,9 @@ def ppo_added(rows: pd.DataFrame, folder: Path) -> Picture:
     return write_figure(folder, "ppo_added", title, alt, size, draw)
 
 
-def _draw_change(axes: Axes, look: Look, seeds: pd.DataFrame, quantity: Quantity, x: float) -> None:
+def _draw_change(axes: Axes, look: Look, seeds: pd.DataFrame, measure: Measure, x: float) -> None:
     """Draw an arrow from the clone to the kept policy, and to its left a thin line a seed."""
-    values = {policy: seeds[f"{policy}_{quantity.key}"] for policy in POLICIES}
+    values = {policy: seeds[f"{policy}_{measure.key}"] for policy in POLICIES}
     for place, ends in enumerate(zip(values["clone"], values["final"], strict=True)):
         left = shifted(x, -0.28 + 0.18 * (place + 0.5) / len(seeds))
         axes.plot([left, left], ends, color=FAINT, linewidth=1, solid_capstyle="round")

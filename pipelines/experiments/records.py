@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -244,23 +244,31 @@ def _row(record: Record) -> dict[str, Any]:
     return vars(record) | vars(record.cell) | scores | more
 
 
-def comparisons(rows: pd.DataFrame, *arms: Arm) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the name and the rows of each comparison, with these arms alone if any are given."""
+def groups(rows: pd.DataFrame, columns: str | list[str]) -> list[tuple[Any, pd.DataFrame]]:
+    """Return the groups of rows with equal values in one or several columns, sorted."""
+    return list(rows.groupby(columns))
+
+
+def comparisons(rows: pd.DataFrame, *arms: Arm) -> list[pd.DataFrame]:
+    """Return the rows of each comparison, with these arms alone if any are given."""
     chosen = rows[rows["arm"].isin(arms)] if arms else rows
-    for name, part in chosen.groupby("comparison"):
-        yield str(name), part
+    return [part for _, part in groups(chosen, "comparison")]
+
+
+def comparison_of(rows: pd.DataFrame) -> str:
+    """Return the name of the comparison of the rows."""
+    return str(rows["comparison"].iloc[0])
 
 
 def by_setting(rows: pd.DataFrame) -> dict[tuple[Kind, int], pd.DataFrame]:
     """Return the seeds of each kind of supervision and number of demonstrations."""
-    return {key: seeds for key, seeds in rows.groupby(SETTING)}  # type: ignore[misc]  # noqa: C416
+    return dict(groups(rows, SETTING))
 
 
 def main_comparison(rows: pd.DataFrame) -> pd.DataFrame:
     """Return cloning and PPO of the comparison with most numbers of demonstrations."""
-    parts = [part for _, part in comparisons(rows, "cloning", "ppo")]
     return max(
-        parts,
+        comparisons(rows, "cloning", "ppo"),
         key=lambda part: (part["demonstrations"].nunique(), part.groupby(SETTING).ngroups),
         default=rows[:0],
     )

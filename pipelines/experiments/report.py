@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from oracle.files import atomic_write_text
-from pipelines.experiments.drawing import SCREEN, Picture
+from pipelines.experiments.drawing import SCREEN, FigureFiles
 from pipelines.experiments.figures import draw_figures
 from pipelines.experiments.records import (
     ARMS,
-    Kind,
     Record,
     budget,
     by_setting,
+    comparison_of,
     comparisons,
     frame_of,
     main_comparison,
@@ -60,14 +60,14 @@ def write_report(records: Sequence[Record], folder: Path, command: str) -> list[
     return [folder / TABLES_FILE, folder / SUMMARY_FILE, *files]
 
 
-def markdown(rows: pd.DataFrame, pictures: Sequence[Picture], command: str) -> str:
+def markdown(rows: pd.DataFrame, pictures: Sequence[FigureFiles], command: str) -> str:
     """Return the page: a list of the comparisons, the figures, the tables."""
     lines = [
         "# The study: tables",
         "",
         f"Written by `{command}` from {len(rows):,} records.{scoring_note(rows)}",
         "",
-        *(f"- `{name}`: {_contents(part)}" for name, part in comparisons(rows)),
+        *(f"- `{comparison_of(part)}`: {_contents(part)}" for part in comparisons(rows)),
         "",
         "A `-` is a cell that was not run. An interquartile mean leaves out the lowest and the "
         "highest quarter of seeds, with fractions of seeds if a quarter is not whole; with five "
@@ -91,33 +91,37 @@ def _contents(rows: pd.DataFrame) -> str:
 def summary(rows: pd.DataFrame, command: str) -> dict[str, Any]:
     """Return the numbers of the tables as plain values; shares are of 1, not per cent."""
     main = main_comparison(rows)
-    tuned = [part for _, part in comparisons(rows, "ppo")]
-    dagger = (rows["arm"] == "dagger").any()
+    dagger = rows["arm"] == "dagger"
+    final, ppo_added, equal_steps = [], [], []
+    # DAgger's amount of supervision is its labels, not demonstrations.
+    for part in comparisons(rows[~dagger]):
+        steps, settings = budget(part), by_setting(part)
+        for (kind, n), seeds in settings.items():
+            where = {"comparison": comparison_of(part), **asdict(kind), "demonstrations": n}
+            final.append(where | _measured(seeds))
+            if kind.arm == "ppo" and n and seeds["clone_accuracy"].notna().any():
+                ppo_added.append(where | _changes(seeds))
+            added = added_by_demonstrations(seeds, settings.get((kind, 0)), steps) if n else None
+            if added:
+                equal_steps.append(where | {"steps": steps, "accuracy_added": asdict(added)})
     return {
         "format": FORMAT,
         "version": VERSION,
         "command": command,
         "records": len(rows),
         "scoring_versions": sorted({record.cell.scoring_version for record in rows["record"]}),
-        "comparisons": {name: _counts(part) for name, part in comparisons(rows)},
-        "main_comparison": main["comparison"].iloc[0] if len(main) else None,
-        # DAgger's amount of supervision is its labels, not demonstrations.
-        "final": [
-            {**where, **_measured(seeds)}
-            for _, part in comparisons(rows[rows["arm"] != "dagger"])
-            for where, _, _, seeds in _settings(part)
-        ],
+        "comparisons": {comparison_of(part): _counts(part) for part in comparisons(rows)},
+        "main_comparison": comparison_of(main) if len(main) else None,
+        "final": final,
         "demonstrations_to_exact": list(_thresholds(main)),
-        "ppo_added": [row for part in tuned for row in _ppo_added(part)],
-        "equal_steps": [row for part in tuned for row in _equal_steps(part)],
-        "longest_training_runs": [row for part in tuned for row in _longest_runs(part)],
+        "ppo_added": ppo_added,
+        "equal_steps": equal_steps,
+        "longest_training_runs": [
+            row for part in comparisons(rows, "ppo") for row in _longest_runs(part)
+        ],
         "labels": [
-            {
-                **asdict(seeds["kind"].iloc[0]),
-                "labels": median_labels(seeds),
-                **_measured(seeds),
-            }
-            for seeds in (label_groups(rows) if dagger else [])
+            asdict(seeds["kind"].iloc[0]) | {"labels": median_labels(seeds)} | _measured(seeds)
+            for seeds in (label_groups(rows) if dagger.any() else [])
         ],
     }
 
@@ -129,13 +133,6 @@ def _counts(rows: pd.DataFrame) -> dict[str, Any]:
         "steps": budget(rows),
         "demonstrations": sorted(set(rows["demonstrations"])),
     }
-
-
-def _settings(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], Kind, int, pd.DataFrame]]:
-    """Yield the settings of a comparison: as values for JSON, kind, demonstrations, seeds."""
-    for (kind, n), seeds in by_setting(rows).items():
-        where = {"comparison": rows["comparison"].iloc[0], **asdict(kind), "demonstrations": n}
-        yield where, kind, n, seeds
 
 
 def _measured(seeds: pd.DataFrame) -> dict[str, Any]:
@@ -150,7 +147,7 @@ def _thresholds(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     every, half = (kind_thresholds(rows, share) for share in (ALL_SEEDS, HALF_OF_SEEDS))
     for kind in every:
         yield {
-            "comparison": rows["comparison"].iloc[0],
+            "comparison": comparison_of(rows),
             **asdict(kind),
             "all_seeds": _threshold(every[kind]),
             "half_of_seeds": _threshold(half[kind]),
@@ -165,24 +162,12 @@ def _threshold(found: Estimate) -> dict[str, Any]:
     return values | {name: int(value) for name, value in numbers.items()} | words
 
 
-def _ppo_added(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for where, _, n, seeds in _settings(rows):
-        if n and seeds["clone_accuracy"].notna().any():
-            changes = {
-                f"{policy}_{measure.key}": asdict(Change.of(seeds, policy, measure))
-                for policy in ("final", "last")
-                for measure in (ACCURACY, WRONG)
-            }
-            yield {**where, **changes}
-
-
-def _equal_steps(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy with demonstrations less that without, when the budget is spent."""
-    steps, settings = budget(rows), by_setting(rows)
-    for where, kind, n, seeds in _settings(rows):
-        found = added_by_demonstrations(seeds, settings.get((kind, 0)), steps) if n else None
-        if found:
-            yield {**where, "steps": steps, "accuracy_added": asdict(found)}
+def _changes(seeds: pd.DataFrame) -> dict[str, Any]:
+    return {
+        f"{policy}_{measure.key}": asdict(Change.of(seeds, policy, measure))
+        for policy in ("final", "last")
+        for measure in (ACCURACY, WRONG)
+    }
 
 
 def _longest_runs(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -191,7 +176,7 @@ def _longest_runs(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
         known = {name: length for name, length in best.items() if length is not None}
         if len(known) > 1:
             yield {
-                "comparison": rows["comparison"].iloc[0],
+                "comparison": comparison_of(rows),
                 "demonstrations": n,
                 "best": best,
                 "by_seed": runs,

@@ -20,7 +20,9 @@ from pipelines.experiments.records import (
     Kind,
     budget,
     by_setting,
+    comparison_of,
     comparisons,
+    groups,
     main_comparison,
 )
 from pipelines.experiments.statistics import (
@@ -57,7 +59,7 @@ ALL_SEEDS, HALF_OF_SEEDS = 1.0, 0.5
 
 @dataclass(frozen=True)
 class Measure:
-    """A value of a policy's score, and its format."""
+    """A value of a policy: the name of its columns, its title and its format."""
 
     key: str
     title: str
@@ -92,11 +94,11 @@ def _tables(rows: pd.DataFrame) -> Iterator[Table]:
     if len(main):
         yield from _grid_tables(main)
         yield _thresholds(main)
-    tuned = [part for _, part in comparisons(rows, "ppo")]
+    tuned = comparisons(rows, "ppo")
     fine_tuned = [part for part in tuned if part["demonstrations"].any()]
     if fine_tuned:
         yield _ppo_added(fine_tuned)
-    rewarded = [part for _, part in comparisons(rows, *REWARDED)]
+    rewarded = comparisons(rows, *REWARDED)
     yield from map(_milestones, rewarded)
     # A single row of the paper's compares nothing.
     papers = [part for part in tuned if len(_paper_rows_in(part)) > 1]
@@ -144,15 +146,10 @@ def _table(key: str, title: str, note: str, rows: Sequence[Mapping[str, str]]) -
     return Table(key, title, note, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
 
 
-def _name_of(rows: pd.DataFrame) -> str:
-    """Return the comparison of the rows."""
-    return str(rows["comparison"].iloc[0])
-
-
 def _pivot(rows: pd.DataFrame, cell: Callable[[pd.DataFrame], str]) -> list[dict[str, str]]:
     """Return a row of texts for each number of demonstrations, a column for each kind."""
     wide = rows.groupby(["demonstrations", "kind"]).apply(cell).unstack(fill_value=MISSING)
-    names = [kind.name for kind in wide]
+    names = [kind.name for kind in sorted(set(rows["kind"]))]
     return [
         {"demonstrations": f"{n:,}", **dict(zip(names, cells, strict=True))}
         for n, *cells in wide.itertuples()
@@ -165,7 +162,7 @@ def _grid_tables(rows: pd.DataFrame) -> Iterator[Table]:
     kinds = rows.groupby("demonstrations")["kind"].nunique()
     shared = kinds.index[kinds == rows["kind"].nunique()]
     note = (
-        f"Comparison `{_name_of(rows)}`; the policy that each run kept; {INTERVAL_NOTE}; "
+        f"Comparison `{comparison_of(rows)}`; the policy that each run kept; {INTERVAL_NOTE}; "
         f"{seeds_text([usual])} unless a cell says otherwise. PPO: {_steps_text(rows)}."
     )
     if len(shared) > 1:
@@ -177,8 +174,8 @@ def _grid_tables(rows: pd.DataFrame) -> Iterator[Table]:
         cells = _pivot(rows, partial(_final_text, measure=measure, usual=usual))
         if len(shared) > 1:
             together = {"demonstrations": f"{shared[0]:,} to {shared[-1]:,} together"}
-            for kind, part in rows[rows["demonstrations"].isin(shared)].groupby("kind"):
-                strata = [s[f"final_{measure.key}"] for _, s in part.groupby("demonstrations")]
+            for kind, part in groups(rows[rows["demonstrations"].isin(shared)], "kind"):
+                strata = [s[f"final_{measure.key}"] for _, s in groups(part, "demonstrations")]
                 together[kind.name] = estimate(strata).text(measure.text, usual)
             cells.append(together)
         more = scoring_note(rows) if measure is LONG_ERRORS else ""
@@ -186,7 +183,7 @@ def _grid_tables(rows: pd.DataFrame) -> Iterator[Table]:
     yield _table(
         "certified",
         "Seeds that were certified exact",
-        f"Comparison `{_name_of(rows)}`; policies kept by the runs that are right for every "
+        f"Comparison `{comparison_of(rows)}`; policies kept by the runs that are right for every "
         "observation that the algorithm can meet, at any length; of all seeds.",
         _pivot(rows, _exact_text),
     )
@@ -195,7 +192,7 @@ def _grid_tables(rows: pd.DataFrame) -> Iterator[Table]:
 def kind_thresholds(rows: pd.DataFrame, share: float) -> dict[Kind, Estimate]:
     """Return from how many demonstrations on each kind of supervision was exact."""
     found = {}
-    for kind, part in rows.groupby("kind"):
+    for kind, part in groups(rows, "kind"):
         exact = part.pivot(index="seed", columns="demonstrations", values="final_exact")
         found[kind] = exactness_threshold(exact.astype(float), share)
     return found
@@ -211,7 +208,7 @@ def threshold_text(found: Estimate) -> str:
 def _thresholds(rows: pd.DataFrame) -> Table:
     every, half = (kind_thresholds(rows, share) for share in (ALL_SEEDS, HALF_OF_SEEDS))
     cells = []
-    for kind, part in rows.groupby("kind"):
+    for kind, part in groups(rows, "kind"):
         seeds = part.groupby("demonstrations").size()
         cells.append(
             {
@@ -225,11 +222,10 @@ def _thresholds(rows: pd.DataFrame) -> Table:
     return _table(
         "demonstrations_to_exact",
         "Demonstrations to exactness",
-        f"Comparison `{_name_of(rows)}`: the smallest number of demonstrations of the grid from "
-        "which on the kept policies of all seeds, or of at least half of them, were certified "
-        "exact, with that number and with every greater one. In brackets, a 95 % bootstrap "
-        "interval over the seeds that were run with every number, and the number of these seeds. "
-        "For all seeds, its upper end cannot lie above the number itself.",
+        f"Comparison `{comparison_of(rows)}`: the smallest number of demonstrations from which on "
+        "the kept policies of all seeds, or of at least half of them, were certified exact. In "
+        "brackets, a 95 % bootstrap interval over the seeds that were run with every number, and "
+        "the number of these seeds. For all seeds, its upper end cannot lie above the number.",
         cells,
     )
 
@@ -256,15 +252,12 @@ def _ppo_added(parts: Sequence[pd.DataFrame]) -> Table:
         counts = sorted(set(rows["demonstrations"]) - {0})
         for kind, n in product(sorted(set(rows["kind"])), counts):
             seeds = cloned.get((kind, n))
-            row = {
-                "comparison": _name_of(rows),
-                "reward": kind.name,
-                "demonstrations": f"{n:,}",
-            }
+            where = (comparison_of(rows), kind.name, f"{n:,}")
+            row = dict(zip(("comparison", "reward", "demonstrations"), where, strict=True))
             for name, measure in (("solved, %", ACCURACY), ("wrong", WRONG)):
                 row |= {f"{name}: {key}": text for key, text in _added(seeds, measure).items()}
             cells.append(row | {"seeds": f"{0 if seeds is None else len(seeds)}"})
-    budgets = ", ".join(f"`{_name_of(rows)}` {_steps_text(rows)}" for rows in parts)
+    budgets = ", ".join(f"`{comparison_of(rows)}` {_steps_text(rows)}" for rows in parts)
     return _table(
         "ppo_added",
         "What PPO added to each clone",
@@ -288,12 +281,11 @@ def _added(seeds: pd.DataFrame | None, measure: Measure) -> dict[str, str]:
 
 def _milestones(rows: pd.DataFrame) -> Table:
     return _table(
-        f"milestones_{_name_of(rows)}",
-        f"Steps and processor time to an accuracy: {_name_of(rows)}",
-        f"Comparison `{_name_of(rows)}`, {_steps_text(rows)}: environment steps, and processor "
-        "seconds of reinforcement learning, until an evaluation of the greedy policy first had "
-        "this accuracy; median of the seeds that reached it, and their number. A clone that had "
-        "it took 0 steps.",
+        f"milestones_{comparison_of(rows)}",
+        f"Steps and processor time to an accuracy: {comparison_of(rows)}",
+        f"{_steps_text(rows)}: environment steps, and processor seconds of reinforcement learning, "
+        "until an evaluation of the greedy policy first had this accuracy; median of the seeds "
+        "that reached it, and their number. A clone that had it took 0 steps.",
         [
             {
                 "arm": ARM_NAMES[kind.arm],
@@ -326,13 +318,13 @@ def label_groups(rows: pd.DataFrame) -> list[pd.DataFrame]:
     own = set(dagger["comparison"])
     clones = rows[(rows["arm"] == "cloning") & rows["operations"].isin(dagger["operations"])]
     most = max(
-        (part for _, part in comparisons(clones)),
-        key=lambda part: (part["comparison"].iloc[0] in own, len(part)),
+        comparisons(clones),
+        key=lambda part: (comparison_of(part) in own, len(part)),
         default=clones,
     )
     setting = ["arm", "operations", "demonstrations", "allowed_labels"]
-    groups = [seeds for _, seeds in pd.concat([dagger, most]).groupby(setting)]
-    return sorted(groups, key=median_labels)
+    found = [seeds for _, seeds in groups(pd.concat([dagger, most]), setting)]
+    return sorted(found, key=median_labels)
 
 
 def median_labels(seeds: pd.DataFrame) -> float:
@@ -376,11 +368,10 @@ def _dqn(rows: pd.DataFrame) -> Table:
     steps = _compared_steps(rows)
     by_name = sorted(by_setting(rows).items(), key=lambda item: (item[0][0].name, item[0]))
     return _table(
-        f"dqn_{_name_of(rows)}",
-        f"DQN and PPO at equal numbers of environment steps: {_name_of(rows)}",
-        f"Comparison `{_name_of(rows)}`, without demonstrations: operations solved by the greedy "
-        f"policy, %, at a step, and by the policy that the run kept; {INTERVAL_NOTE}. "
-        "Linear between evaluations.",
+        f"dqn_{comparison_of(rows)}",
+        f"DQN and PPO at equal numbers of environment steps: {comparison_of(rows)}",
+        "Without demonstrations: operations solved by the greedy policy, %, at a step, and by the "
+        f"policy that the run kept; {INTERVAL_NOTE}. Linear between evaluations.",
         [
             {
                 "reward": kind.name,
@@ -422,13 +413,12 @@ def _equal_steps(rows: pd.DataFrame) -> Table:
             row[f"{step:,} steps"] = text
         cells.append(row | {"seeds": f"{0 if seeds is None else len(seeds)}"})
     return _table(
-        f"equal_steps_{_name_of(rows)}",
-        f"Demonstrations against none at equal numbers of environment steps: {_name_of(rows)}",
-        f"Comparison `{_name_of(rows)}`: operations solved by the greedy policy, %, at an "
-        f"environment step of PPO; {INTERVAL_NOTE}. After the semicolon, the difference to no "
-        "demonstrations in percentage points, with its interval. Linear between evaluations. The "
-        "steps are the agent's own; the third column has the teacher's answers that were cloned "
-        "before.",
+        f"equal_steps_{comparison_of(rows)}",
+        f"Demonstrations against none at equal numbers of environment steps: {comparison_of(rows)}",
+        f"Operations solved by the greedy policy, %, at a step of PPO; {INTERVAL_NOTE}. "
+        "After the semicolon, the difference to no demonstrations in percentage points, with its "
+        "interval. Linear between evaluations. The steps are the agent's own; the third column has "
+        "the teacher's answers that were cloned before.",
         cells,
     )
 
@@ -443,11 +433,10 @@ def training_runs(rows: pd.DataFrame) -> Iterator[tuple[int, dict[str, list[int]
 
     A list has a value for each seed, and none if the row was not run.
     """
-    for n, part in rows[rows["kind"].isin([kind for kind, _ in PAPER_ROWS.values()])].groupby(
-        "demonstrations"
-    ):
-        by_kind = part.groupby("kind")["longest_training_run"].apply(list)
-        yield int(n), {name: by_kind.get(kind, []) for name, (kind, _) in PAPER_ROWS.items()}
+    kinds = {name: kind for name, (kind, _) in PAPER_ROWS.items()}
+    for n, part in groups(rows[rows["kind"].isin(kinds.values())], "demonstrations"):
+        runs = part.groupby("kind")["longest_training_run"].apply(list)
+        yield int(n), {name: runs.get(kind, []) for name, kind in kinds.items()}
 
 
 def _longest_runs(parts: Sequence[pd.DataFrame]) -> Table:
@@ -469,7 +458,7 @@ def _longest_runs(parts: Sequence[pd.DataFrame]) -> Table:
             )
             cells.append(
                 {
-                    "comparison": f"{_name_of(rows)}, {_steps_text(rows)}",
+                    "comparison": f"{comparison_of(rows)}, {_steps_text(rows)}",
                     "demonstrations": f"{n:,}",
                     **{name: _runs_text(lengths) for name, lengths in runs.items()},
                     **dict(zip(ends, said, strict=True)),
@@ -525,7 +514,7 @@ def _paper_claims(parts: Sequence[pd.DataFrame]) -> Table:
             cells.append(
                 {
                     "claim": f"{longer} > {shorter}",
-                    "comparison": f"{_name_of(rows)}, {_steps_text(rows)}",
+                    "comparison": f"{comparison_of(rows)}, {_steps_text(rows)}",
                     "demonstrations": f"{n:,}",
                     "the paper": f"{paper - less:,}",
                     "here": found.text(lambda value: f"{value:+,.0f}") if found else MISSING,

@@ -1,4 +1,4 @@
-"""The study as a user runs it."""
+"""The command of the study, as a user runs it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.experiments.grid import Grid
 from pipelines.experiments.store import FILE, being_written, open_store, read_store
 from pipelines.job.command_line import run
 from pipelines.study import EXAMPLE, Options, main
+from tests.pipelines.experiments import synthetic_records as synthetic
 from tests.pipelines.experiments.dask_cluster import cluster
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +33,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def grid() -> dict[str, Any]:
-    """Three clones, and all fine-tuned."""
+    """A grid of three clones and three fine-tuned clones."""
     comparison = {
         "seeds": 3,
         "steps": 2000,
@@ -62,7 +65,7 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 
 class Command:
-    """The command in this process: another would import for as long as a small study takes."""
+    """Runs the command in this process: the imports of another take as long as a small study."""
 
     def __init__(self, output: pytest.CaptureFixture[str]) -> None:
         self.output = output
@@ -110,9 +113,7 @@ def wait_for_records(folder: Path, count: int, process: subprocess.Popen[str]) -
         time.sleep(0.1)
 
 
-def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
-    tmp_path: Path, study: Command
-) -> None:
+def test_a_study_resumes_after_a_kill_and_an_interrupt(tmp_path: Path, study: Command) -> None:
     status, out, _ = study(tmp_path, "--status")
     assert status == 0
     assert "all: 0 done, 0 running, 0 failed, 6 left" in out
@@ -126,7 +127,7 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
     assert "another study is writing" in refused[2]
     status, out, _ = study(tmp_path, "--status")
     assert "running for" in out
-    # The study alone is killed, as somebody would who does not know of its workers.
+    # Kill the study alone, not its workers.
     workers = children_of(killed.pid)
     assert workers
     killed.kill()
@@ -137,12 +138,12 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
 
     interrupted = started(tmp_path, "--workers", "1")
     wait_for_records(tmp_path, len(kept) + 1, interrupted)
-    # As a terminal does: everybody in the group is told.
+    # As a terminal does, to the whole process group.
     os.killpg(interrupted.pid, signal.SIGINT)
     out, err = interrupted.communicate(timeout=60)
     assert interrupted.returncode == 130
     assert err.count("\n") == 1
-    assert "what is done is kept" in err
+    assert "records are kept, the same command resumes" in err
     assert not being_written(tmp_path / "store")
 
     status, out, err = study(tmp_path)
@@ -165,8 +166,8 @@ def test_a_study_from_beginning_to_end_through_a_kill_and_an_interrupt(
     assert "all: 6 done, 0 running, 0 failed, 0 left" in out
 
 
-def test_on_a_cluster_a_killed_worker_costs_only_time(tmp_path: Path, study: Command) -> None:
-    """The study itself, on a real scheduler and two workers of which one is killed."""
+def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Command) -> None:
+    """On a real scheduler and two workers, one of which is killed."""
     with cluster(tmp_path / "dask") as (address, workers):
         running = started(tmp_path, "--scheduler", address)
         wait_for_records(tmp_path, 1, running)
@@ -178,7 +179,7 @@ def test_on_a_cluster_a_killed_worker_costs_only_time(tmp_path: Path, study: Com
     assert not read_store(tmp_path / "store").failures
     table = (tmp_path / "store" / "tables.md").read_text()
     assert "3 seeds" in table
-    # By processes of this machine there is nothing left to do, and nothing would be different.
+    # Nothing is left for processes of this machine.
     _, out, _ = study(tmp_path)
     assert "6 cells, 6 done already" in out
 
@@ -194,7 +195,7 @@ def test_on_a_cluster_a_killed_worker_costs_only_time(tmp_path: Path, study: Com
         (("--report-only",), "no records of this grid yet"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(
+def test_bad_input_is_a_one_line_error_and_writes_no_records(
     more: tuple[str, ...], said: str, tmp_path: Path, study: Command
 ) -> None:
     status, _, err = study(tmp_path, *more)
@@ -204,7 +205,28 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert not records(tmp_path)
 
 
-def test_a_damaged_store_is_mended_and_said(tmp_path: Path, study: Command) -> None:
+def test_records_of_an_older_scoring_version_are_reported_until_they_are_replaced(
+    tmp_path: Path, study: Command
+) -> None:
+    arguments(tmp_path)
+    cells = Grid.load(tmp_path / "grid.json").cells
+    with open_store(tmp_path / "store") as (store, _):
+        for cell in cells:
+            old = cell.with_scoring_version(1)
+            store.add(replace(synthetic.record(clone=synthetic.score(0.5)), cell=old))
+        store.add(replace(synthetic.record(clone=synthetic.score(0.5)), cell=cells[0]))
+    status, out, err = study(tmp_path, "--report-only")
+    assert status == 0, err
+    assert "the 6 records of scoring version 1; the 1 of version 2 are left out" in out
+    table = (tmp_path / "store" / "tables.md").read_text()
+    assert "a subtraction below zero was turned into an addition" in table
+    assert "from 6 records" in table
+    _, out, _ = study(tmp_path, "--status")
+    assert "all: 1 done, 0 running, 0 failed, 5 left" in out
+    assert "5 of the cells left have records of scoring version 1" in out
+
+
+def test_a_damaged_store_is_repaired_with_a_message(tmp_path: Path, study: Command) -> None:
     with open_store(tmp_path / "store"):
         pass
     with (tmp_path / "store" / FILE).open("ab") as file:

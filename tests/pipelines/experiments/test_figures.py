@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from pipelines.experiments import figures
 from pipelines.experiments.drawing import (
     STYLE,
-    Picture,
+    FigureFiles,
     count_tick,
     logarithmic,
     look_of,
@@ -42,10 +42,10 @@ def drawings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
 
     def write_figure(
         folder: Path, key: str, title: str, alt: str, size: Any, draw: Callable[[Figure], None]
-    ) -> Picture:
+    ) -> FigureFiles:
         kept[key] = new_figure(title, size)
         draw(kept[key])
-        return Picture(key, title, alt, ())
+        return FigureFiles(key, title, alt, ())
 
     def draw(records: list[Record]) -> Figures:
         kept.clear()
@@ -71,12 +71,18 @@ def heights(line: Line2D) -> list[float]:
     return [float(y) for y in np.asarray(line.get_ydata())]
 
 
+def rendered(figure: Figure) -> None:
+    """Draw a figure, which sets its layout and wraps its title."""
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+
+
 def ticks(values: list[float], tick: Callable[[float], str]) -> tuple[list[float], list[str]]:
     """Return the pixels and the labels of the ticks of an axis."""
     figure = new_figure("", (6, 4))
     axes = figure.subplots()
     logarithmic(axes, "x", values, tick)
-    FigureCanvasAgg(figure).draw()
+    rendered(figure)
     low, high = axes.get_xlim()
     found = [
         (float(axes.transData.transform((place, 0))[0]), label.get_text())
@@ -126,13 +132,13 @@ def test_no_errors_are_drawn_at_zero_and_certified_ones_hollow(drawings: Drawer)
 
 
 def legend_entries(figure: Figure) -> list[Line2D]:
-    (legend,) = figure.legends
-    return [handle for handle in legend.legend_handles if isinstance(handle, Line2D)]
+    handles = [handle for legend in figure.legends for handle in legend.legend_handles]
+    return [handle for handle in handles if isinstance(handle, Line2D)]
 
 
 def drawn_marks(figure: Figure) -> set[tuple[object, bool]]:
     """Return the markers of all lines with points, and whether they are hollow."""
-    lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xydata())]
+    lines = [line for axes in figure.axes for line in axes.lines if np.size(line.get_xdata())]
     return {(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}
 
 
@@ -161,26 +167,35 @@ def committed(name: str) -> list[Record]:
     return [r for r in records if r.cell.steps in (0, longest[r.cell.comparison])]
 
 
+def texts_of(figure: Figure) -> list[Text]:
+    """Return titles, labels and legends; ticks outside the limits exist without being drawn."""
+    ticks: set[Any] = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            ticks |= {*axis.get_ticklabels(), *axis.get_ticklabels(minor=True)}
+    return [text for text in figure.findobj(Text) if text not in ticks and text.get_text()]
+
+
 @pytest.mark.parametrize("made", ["synthetic", "ppo_alone", "fine_tuning"])
 def test_every_text_fits_and_every_legend_entry_is_drawn(made: str, drawings: Drawer) -> None:
     records = study((0, 1, 30_000), seeds_of_each=2, points=2, steps=8_000_000)
     drawn = drawings(records if made == "synthetic" else committed(made))
     assert drawn
     for key, figure in drawn.items():
-        FigureCanvasAgg(figure).draw()
-        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
-        assert figure.get_suptitle() in [text.get_text() for text in texts]
+        rendered(figure)
+        texts = texts_of(figure)
+        assert title(figure) in [text.get_text() for text in texts]
+        titles = {axes.get_title() or axes.get_title(loc="left") for axes in figure.axes}
+        boxes: list[Any] = []
         for text in texts:
             box = text.get_window_extent()
-            assert box.x0 >= -1, (key, text.get_text())
-            assert box.x1 <= figure.bbox.x1 + 1, (key, text.get_text())
-        titles = [axes.title if axes.get_title() else axes._left_title for axes in figure.axes]  # type: ignore[attr-defined]
-        boxes = [one.get_window_extent() for one in titles if one.get_text()]
-        for place, one in enumerate(boxes):
-            assert not any(one.overlaps(other) for other in boxes[:place]), key
-        for handle in legend_entries(figure) if figure.legends else []:
+            assert -1 <= box.x0 < box.x1 <= figure.bbox.x1 + 1, (key, text.get_text())
+            if text.get_text() in titles:
+                assert not any(box.overlaps(other) for other in boxes), (key, text.get_text())
+                boxes.append(box)
+        for handle in legend_entries(figure):
             shown = (handle.get_marker(), handle.get_markerfacecolor() == "white")
-            hollow = {mark for mark in drawn_marks(figure) if mark[1]}
+            hollow = any(mark[1] for mark in drawn_marks(figure))
             assert shown in drawn_marks(figure) or (shown[1] and hollow), (key, handle.get_label())
 
 

@@ -8,13 +8,24 @@ import os
 import signal
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.experiments.store import FILE, being_written, open_store, read_store
+from pipelines.experiments.records import Record
+from pipelines.experiments.store import (
+    FILE,
+    Contents,
+    being_written,
+    expected_seconds,
+    open_store,
+    read_store,
+    status_lines,
+)
 from tests.pipelines.experiments.synthetic_records import cell, record
 
 RECORDS = [record(0.1 * k, seed=k, curve=[(0, 0.0), (100, 0.5)]) for k in range(5)]
@@ -146,7 +157,49 @@ def test_the_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> Non
     assert not being_written(tmp_path)
 
 
-def _write_for_ever(folder: Path) -> None:
+def of_version(version: int, count: int, **values: Any) -> list[Record]:
+    """Records of the first seeds with a scoring version."""
+    made = [record(seed=seed, **values) for seed in range(count)]
+    return [replace(one, cell=one.cell.with_scoring_version(version)) for one in made]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "used"), [(3, 0, 1), (3, 1, 1), (3, 3, 2), (1, 3, 2), (0, 2, 2), (0, 0, None)]
+)
+def test_records_of_two_scoring_versions_are_never_mixed(
+    old: int, new: int, used: int | None
+) -> None:
+    stored = [*of_version(1, old), *of_version(2, new)]
+    contents = Contents({one.cell.key: one for one in stored})
+    cells = [one.cell for one in of_version(2, 3)]
+    found = contents.records_of(cells)
+    assert {one.cell.scoring_version for one in found} == ({used} if used else set())
+    assert len(found) == max(old, new)
+
+
+def test_the_status_names_cells_with_older_scores() -> None:
+    contents = Contents({one.cell.key: one for one in [*of_version(1, 3), *of_version(2, 1)]})
+    lines = status_lines([one.cell for one in of_version(2, 3)], contents, {}, 2)
+    assert "all: 1 done, 0 running, 0 failed, 2 left" in lines
+    (line,) = (line for line in lines if "scoring version 1" in line)
+    assert line.startswith("2 of the cells left")
+    assert "a subtraction below zero was turned into an addition" in line
+
+
+def test_the_time_left_is_predicted_from_like_cells() -> None:
+    """All made-up records took 4 s: 1000 steps of PPO, or cloning."""
+    done = [record(arm="ppo", steps=1000), record(arm="cloning", demonstrations=3)]
+    contents = Contents({one.cell.key: one for one in done})
+    same = cell(arm="ppo", steps=1000, seed=5)
+    longer = cell(arm="ppo", steps=3000)
+    other = cell(arm="dqn", steps=3000)
+    cloning = cell(arm="cloning", demonstrations=99)
+    assert expected_seconds([same, longer, other, cloning], contents) == [4, 12, 4, 4]
+    assert "time left: about 0 min with 2 workers" in status_lines([longer], contents, {}, 2)
+    assert "time left: not known before a cell is done" in status_lines([same], Contents(), {}, 1)
+
+
+def _write_endlessly(folder: Path) -> None:
     with open_store(folder) as (store, _):
         for seed in range(10**6):
             store.add(record(0.5, seed=seed))
@@ -156,7 +209,7 @@ def test_killed_at_random_points_no_record_is_lost(tmp_path: Path) -> None:
     """What was read from outside before a kill is there after it."""
     context = multiprocessing.get_context("fork")
     for kill in range(10):
-        process = context.Process(target=_write_for_ever, args=(tmp_path,))
+        process = context.Process(target=_write_endlessly, args=(tmp_path,))
         process.start()
         while not being_written(tmp_path):
             time.sleep(0.001)
