@@ -1,10 +1,10 @@
-"""Times the recording and reading of demonstrations, beside Minari's and imitation's storage.
+"""Time the recording and reading of demonstrations, beside the storage of Minari and imitation.
 
-First a large set: recorded to disk in a process of its own, whose memory is measured, then read
-and stacked. Then, in the same run, the same trajectories (fewer of them) written and read by this
-project, by Minari and by imitation's serializer: from memory to disk, and from disk to stacked
-observations in memory. The best of a few repetitions counts. Seconds of the processor are told
-beside those of the clock: on a busy machine they are the fairer measure.
+A large set is recorded to disk in a separate process, whose memory is measured, then read and
+stacked. Then fewer trajectories are written and read by this project, by Minari and by imitation's
+serializer: from memory to disk, and from disk to stacked observations in memory. The best of a few
+repetitions counts. Processor time is printed beside wall time: on a busy machine it is the fairer
+measure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from oracle.demos.shards import warm_up
 from oracle.demos.writer import FileWriter
 from pipelines.job.command_line import option, run
 
-# Read when `datasets` is imported, by imitation.
+# Read when imitation imports `datasets`.
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
 EXAMPLE = "python -m benchmarks.demos --operations 1e5"
@@ -43,10 +43,10 @@ from oracle.demos.shards import warm_up
 recipe = Recipe(operations=int(sys.argv[2]))
 warm_up(recipe)
 busy = time.process_time()
-report = record_demonstrations(recipe, sys.argv[1], workers=int(sys.argv[3]))
+file = record_demonstrations(recipe, sys.argv[1], workers=int(sys.argv[3]))
 busy = time.process_time() - busy
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps([[report.seconds, busy], peak]))
+print(json.dumps([[file.seconds, busy], peak]))
 """
 
 
@@ -55,14 +55,16 @@ class Options:
     """The command line."""
 
     operations: int = option(1_000_000, "operations of the large set")
-    workers: int = option(2, "threads that record it")
-    operations_side_by_side: int = option(1_000, "operations written and read by all three")
-    repetitions: int = option(3, "repetitions, of which the best counts")
-    folder: Path | None = option(None, "where to write (default: the temporary folder)")
+    workers: int = option(2, "threads that record the large set")
+    operations_side_by_side: int = option(
+        1_000, "operations written and read by all three libraries"
+    )
+    repetitions: int = option(3, "repetitions; the best counts")
+    folder: Path | None = option(None, "folder to write to (default: the temporary folder)")
 
 
 def main(options: Options) -> int:
-    """Prints two tables."""
+    """Print two tables."""
     print(f"machine: {machine()}")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         demonstrations = large_set(options, Path(folder))
@@ -71,7 +73,7 @@ def main(options: Options) -> int:
 
 
 def large_set(options: Options, folder: Path) -> Demonstrations:
-    """Records, reads and stacks a large set."""
+    """Record, read and stack a large set."""
     path = folder / "large.h5"
     words = [str(path), str(options.operations), str(options.workers)]
     done = subprocess.run(
@@ -97,7 +99,7 @@ def large_set(options: Options, folder: Path) -> Demonstrations:
 
 
 def _stack(demonstrations: Demonstrations, rows: npt.NDArray[np.int64]) -> None:
-    """Fills the arrays of a batch with one batch after the other."""
+    """Gather the observations of all batches into the same arrays."""
     out = demonstrations.empty_observations(BATCH)
     for start in range(0, len(rows) - BATCH + 1, BATCH):
         demonstrations.observations(rows[start : start + BATCH], out=out)
@@ -105,7 +107,7 @@ def _stack(demonstrations: Demonstrations, rows: npt.NDArray[np.int64]) -> None:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of the clock, and of the processor."""
+    """Wall time and processor time in seconds."""
 
     seconds: float
     busy: float
@@ -131,14 +133,14 @@ def _best(work: Callable[[], Any], repetitions: int) -> tuple[Timing, Any]:
 
 
 def side_by_side(demonstrations: Demonstrations, options: Options, folder: Path) -> None:
-    """Writes and reads the same trajectories in three ways."""
+    """Write and read the same trajectories with three libraries."""
     count = len(demonstrations)
     print(f"\nThe same {count:,} transitions, from memory to disk and back to stacked arrays\n")
     print(f"{'':<12} {'write/s':>12} {'read/s':>12} {'bytes each':>11} {'write':>8} {'read':>8}")
     ours: tuple[Timing, Timing] | None = None
-    for name, contestant in (("ours", _ours), ("Minari", _minari), ("imitation", _imitation)):
+    for name, library in (("ours", _ours), ("Minari", _minari), ("imitation", _imitation)):
         try:
-            write, read, size = contestant(demonstrations, options.repetitions, folder)
+            write, read, size = library(demonstrations, options.repetitions, folder)
         except ImportError as error:
             print(f"{name:<12} not installed ({error})")
             continue
@@ -148,7 +150,7 @@ def side_by_side(demonstrations: Demonstrations, options: Options, folder: Path)
             f"{size / count:>11.2f} {write.seconds / ours[0].seconds:>7.1f}x "
             f"{read.seconds / ours[1].seconds:>7.1f}x"
         )
-    print("\nwrite, read: times as long as ours")
+    print("\nwrite, read: the time as a multiple of ours")
 
 
 Result = tuple[Timing, Timing, int]
@@ -172,10 +174,10 @@ def _ours(demonstrations: Demonstrations, repetitions: int, folder: Path) -> Res
 def _minari(demonstrations: Demonstrations, repetitions: int, folder: Path) -> Result:
     import minari
 
-    from pipelines.export import buffers
+    from pipelines.export import episode_buffers
 
-    space = _space(demonstrations)
-    episodes = list(buffers(demonstrations))
+    spaces = _spaces(demonstrations)
+    episodes = list(episode_buffers(demonstrations))
     os.environ["MINARI_DATASETS_PATH"] = str(folder / "minari")
     names = iter(f"side-by-side-{number}-v0" for number in range(1000))
 
@@ -183,7 +185,7 @@ def _minari(demonstrations: Demonstrations, repetitions: int, folder: Path) -> R
         name = next(names)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            minari.create_dataset_from_buffers(name, episodes, **space)
+            minari.create_dataset_from_buffers(name, episodes, **spaces)
         return name
 
     def read() -> int:
@@ -194,7 +196,7 @@ def _minari(demonstrations: Demonstrations, repetitions: int, folder: Path) -> R
     return written, seconds, _size(folder / "minari" / name)
 
 
-def _space(demonstrations: Demonstrations) -> dict[str, Any]:
+def _spaces(demonstrations: Demonstrations) -> dict[str, Any]:
     from abacus.env import AbacusEnv
 
     env = AbacusEnv(**demonstrations.config.to_dict())

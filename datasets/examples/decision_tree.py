@@ -1,8 +1,8 @@
-"""A decision tree of scikit-learn, cloned from demonstrations. Needs h5py, numpy, scikit-learn.
+"""Clone demonstrations with a decision tree. Needs h5py, numpy and scikit-learn.
 
     python datasets/examples/decision_tree.py datasets/sample.h5
 
-Nothing of this project is imported: this is how another learner reads a file.
+Nothing of this project is imported: other learners can read a file in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ FRAMES = 3
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("file", nargs="?", default="datasets/sample.h5")
-parser.add_argument("--operations", type=int, default=None, help="only the first so many")
+parser.add_argument(
+    "--operations", type=int, default=None, help="number of operations to read (default: all)"
+)
 options = parser.parse_args()
 
 with h5py.File(options.file) as file:
@@ -40,5 +42,5 @@ inputs = np.column_stack([windows, np.eye(symbol.max() + 1)[symbol], operation])
 train, held_out = validation == 0, validation == 1
 tree = DecisionTreeClassifier(random_state=0).fit(inputs[train], action[train])
 accuracy = tree.score(inputs[held_out], action[held_out])
-print(f"{train.sum():,} transitions to learn from, {tree.get_n_leaves():,} leaves")
-print(f"right in {accuracy:.2%} of {held_out.sum():,} transitions of other episodes")
+print(f"trained on {train.sum():,} transitions, {tree.get_n_leaves():,} leaves")
+print(f"validation accuracy {accuracy:.2%} on {held_out.sum():,} transitions")

@@ -1,9 +1,9 @@
-"""A recurrent network in plain torch that sees one frame at a time. Needs h5py, numpy, torch.
+"""Clone demonstrations with a recurrent network. Needs h5py, numpy and torch.
 
     python datasets/examples/gru.py datasets/sample.h5
 
-Memory instead of a stack of frames: the state of a GRU, carried through an operation. Nothing of
-this project is imported: this is how another learner reads a file.
+The state of a GRU over an operation replaces the stack of frames: each input has one frame. Nothing
+of this project is imported: other learners can read a file in the same way.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ with h5py.File(options.file) as file:
     starts = file["operations/start"][1:]
     validation = file["episodes/validation"][:][file["operations/episode"][:]] == 1
 
-# One sequence an operation, filled up to the longest; -1 marks what is filled.
+# One sequence for each operation, padded to the longest; -1 marks padding in the targets.
 sequences = pad_sequence([torch.from_numpy(part) for part in np.split(inputs, starts)], True)
 targets = pad_sequence([torch.from_numpy(part) for part in np.split(actions, starts)], True, -1)
 train, held_out = (torch.from_numpy(np.flatnonzero(which)) for which in (~validation, validation))
 
 
-class Memory(nn.Module):
-    """A GRU, and what to do by its state."""
+class RecurrentPolicy(nn.Module):
+    """A GRU with a linear head for the action logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Memory(nn.Module):
         return logits
 
 
-model = Memory()
+model = RecurrentPolicy()
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
 for _ in range(options.epochs):
     for chosen in torch.split(train[torch.randperm(len(train))], 32):
@@ -67,6 +67,6 @@ for _ in range(options.epochs):
 
 with torch.no_grad():
     right = model(sequences[held_out]).argmax(-1) == targets[held_out]
-share = right.sum().item() / (targets[held_out] >= 0).sum().item()
-print(f"{len(train):,} operations to learn from, {options.epochs} epochs, last loss {loss:.4f}")
-print(f"right in {share:.2%} of the transitions of {len(held_out):,} other operations")
+accuracy = right.sum().item() / (targets[held_out] >= 0).sum().item()
+print(f"trained on {len(train):,} operations, {options.epochs} epochs, last loss {loss:.4f}")
+print(f"validation accuracy {accuracy:.2%} on the transitions of {len(held_out):,} operations")

@@ -9,13 +9,12 @@
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.schema import DemonstrationsError
-from oracle.demos.shards import default_path, open_or_record, record_demonstrations
+from oracle.demos.shards import default_path, record_demonstrations
 
 __all__ = [
     "Demonstrations",
     "DemonstrationsError",
     "Recipe",
     "default_path",
-    "open_or_record",
     "record_demonstrations",
 ]

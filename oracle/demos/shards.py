@@ -106,14 +106,6 @@ def default_path(recipe: Recipe) -> Path:
     return FOLDER / recipe.file_name
 
 
-def open_or_record(
-    recipe: Recipe, path: str | Path | None = None, workers: int | None = None
-) -> Demonstrations:
-    """Return the demonstrations of a recipe, recorded first if they do not exist."""
-    file = record_demonstrations(recipe, path or default_path(recipe), workers=workers)
-    return Demonstrations.open(file.path)
-
-
 def warm_up(recipe: Recipe) -> None:
     """Compile the recorder, which takes half a minute once on a machine."""
     Recorder(recipe).record(0, 1)
@@ -210,10 +202,10 @@ class _Shards:
         if shard is not None:
             self.resumed += 1
             return shard
-        if not hasattr(self._of_thread, "recorder"):
-            self._of_thread.recorder = Recorder(self.recipe)
-        shard = self._of_thread.recorder.record(index * self.episodes, self.episodes)
-        assert shard is not None
+        recorder: Recorder | None = getattr(self._of_thread, "recorder", None)
+        if recorder is None:
+            recorder = self._of_thread.recorder = Recorder(self.recipe)
+        shard = recorder.record(index * self.episodes, self.episodes)
         unfinished = path.with_suffix(_UNFINISHED)
         with FileWriter(unfinished, self.recipe, _SHARD_COMPRESSION) as writer:
             writer.append(shard.columns)

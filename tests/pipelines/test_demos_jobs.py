@@ -1,4 +1,4 @@
-"""The jobs around demonstrations, run as a user runs them."""
+"""The commands `generate_demos` and `inspect_demos`, run as a user runs them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,24 @@ import h5py as typed_h5py
 import numpy as np
 import pytest
 
-from oracle.demos import Demonstrations
+from oracle.demos import Demonstrations, Recipe
+from oracle.demos.shards import warm_up
 from oracle.demos.writer import write_seal
 from pipelines import generate_demos, inspect_demos
 from pipelines.inspect_demos import animate, steps_of
 from pipelines.job.command_line import run
-from tests.oracle.demos.test_format import changed
+from tests.oracle.demos.test_format import copy_with_change
 
-# Without types: the published stubs take everything for a group.
+# Untyped: the published stubs take every object for a group.
 h5py: Any = typed_h5py
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "datasets" / "sample.h5"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_recorder() -> None:
+    """Compile first: `generate_demos` prints a notice if that takes long."""
+    warm_up(Recipe(operations=1))
 
 
 def generate(*arguments: object) -> int:
@@ -38,7 +45,7 @@ def inspect(*arguments: object) -> int:
     return run(inspect_demos.main, inspect_demos.Options, "", inspect_demos.EXAMPLE, words)
 
 
-def test_the_job_without_arguments_records_the_default_set(
+def test_without_arguments_the_default_set_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -46,8 +53,8 @@ def test_the_job_without_arguments_records_the_default_set(
     path = tmp_path / "datasets" / "abacus-both-c10-b5-d6-n50000-s0.h5"
     demonstrations = Demonstrations.open(path)
     assert demonstrations.counts["operations"] == 50_000
-    told = capsys.readouterr().out
-    lines = dict(line.split(maxsplit=1) for line in told.splitlines())
+    output = capsys.readouterr().out
+    lines = dict(line.split(maxsplit=1) for line in output.splitlines())
     assert lines["transitions"] == f"{len(demonstrations):,}"
     assert lines["operations"].startswith("50,000, in 5,000 episodes, 500 of them for validation")
     assert re.search(r"LEFT \d+,\d+ \(\d+\.\d%\), .* SUBMIT \d+,\d+ \(\d+\.\d%\)", lines["actions"])
@@ -58,7 +65,7 @@ def test_the_job_without_arguments_records_the_default_set(
     assert lines["path"] == "datasets/abacus-both-c10-b5-d6-n50000-s0.h5"
     assert re.search(r"[\d.]+ s, [\d,]+ transitions a second", lines["time"])
     assert generate() == 0
-    assert "there already" in capsys.readouterr().out
+    assert "exists already" in capsys.readouterr().out
 
 
 ARGUMENTS = {
@@ -96,7 +103,7 @@ def test_every_argument_reaches_the_file(tmp_path: Path) -> None:
     assert demonstrations.metadata is not None
     command = demonstrations.metadata.attributes["command"]
     assert command[:3] == ["python", "-m", "pipelines.generate_demos"]
-    # What the file says of itself is enough to record it again.
+    # The command in the file records the same content.
     again = tmp_path / "again.h5"
     assert generate(*command[3:], "--output", again) == 0
     assert Demonstrations.open(again).content_digest() == demonstrations.content_digest()
@@ -118,10 +125,10 @@ def flag_of(name: str) -> str:
         (["--start", "often"], "start='often'"),
         (["--reward", "gold"], "reward='gold'"),
         (["--compression", 12, "--n-operations", 10], "compression=12"),
-        (["--output", "missing\0name"], ""),
+        (["--output", "missing\0name"], "null"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_mistakes_give_one_line(
     arguments: Sequence[object],
     message: str,
     tmp_path: Path,
@@ -130,13 +137,13 @@ def test_mistakes_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert generate(*arguments) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_file_in_the_place_of_a_folder_is_one_line(
+def test_a_file_in_the_place_of_a_folder_gives_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
@@ -148,12 +155,12 @@ def test_the_inspector_shows_tree_attributes_statistics_and_a_demonstration(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert inspect(SAMPLE, "--operation", 7) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"/transitions\n  action +uint8 +\(57,957\) +[\d,]+ bytes\n", told)
-    assert re.search(r"frame +uint8 +\(1,350, 2, 2, 6\) +[\d,]+ bytes, scale 0.25", told)
-    assert '@format       {"name": "virtual-abacus-demonstrations", "version": 1}' in told
-    assert "longest chain" in told
-    trace = told[told.index("operation 7 of episode 0") :].splitlines()
+    output = capsys.readouterr().out
+    assert re.search(r"/transitions\n  action +uint8 +\(57,957\) +[\d,]+ bytes\n", output)
+    assert re.search(r"frame +uint8 +\(1,350, 2, 2, 6\) +[\d,]+ bytes, scale 0.25", output)
+    assert '@format       {"name": "virtual-abacus-demonstrations", "version": 1}' in output
+    assert "longest chain" in output
+    trace = output[output.index("operation 7 of episode 0") :].splitlines()
     sample = Demonstrations.open(SAMPLE)
     assert len([line for line in trace if re.match(r" +\d+  ", line)]) == int(
         sample.operations["length"][7]
@@ -166,14 +173,14 @@ def test_the_inspector_verifies_and_fails_on_a_difference(
 ) -> None:
     assert inspect(SAMPLE, "--verify") == 0
     assert "all 200 episodes replay as they were recorded" in capsys.readouterr().out
-    # Sealed again with a digest of its own: nothing but the replay can tell.
-    other = changed(SAMPLE, tmp_path / "other.h5", "operations/before", (50, 9), 4)
+    # Seal and digest are forged: only the replay can find the change.
+    other = copy_with_change(SAMPLE, tmp_path / "other.h5", "operations/before", (50, 9), 4)
     forge_digest(other)
     assert inspect(other) == 0
     assert inspect(other, "--verify") == 1
-    told = capsys.readouterr().err
-    assert told.startswith("differs: episode 5, step ")
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("differs: episode 5, step ")
+    assert error.count("\n") == 1
 
 
 def forge_digest(path: Path) -> None:
@@ -183,7 +190,7 @@ def forge_digest(path: Path) -> None:
     write_seal(path)
 
 
-def test_the_inspector_refuses_what_is_no_file_of_demonstrations(
+def test_the_inspector_refuses_other_files_and_invalid_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = tmp_path / "damaged.h5"
@@ -219,7 +226,7 @@ def test_the_animation_moves_in_place_on_a_terminal_and_scrolls_elsewhere(
     assert plain.getvalue().count("operation 3 of episode 0") == steps
 
 
-def test_jobs_do_not_import_learners_that_they_do_not_need() -> None:
+def test_commands_do_not_import_learners_that_they_do_not_need() -> None:
     code = (
         "import sys, pipelines.generate_demos, pipelines.inspect_demos, pipelines.export; "
         "print(*{'torch', 'imitation', 'minari', 'pandas'} & set(sys.modules))"

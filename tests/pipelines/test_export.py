@@ -1,4 +1,4 @@
-"""Exports, loaded by the libraries that they are for."""
+"""Exports are loaded by the libraries that they are for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines import export
 from pipelines.export import flat_rows
 from pipelines.job.command_line import run
 
-# Without types: the published stubs take everything for a group.
+# Untyped: the published stubs take every object for a group.
 h5py: Any = typed_h5py
 
 
@@ -38,17 +38,17 @@ def demonstrations(path: Path) -> Demonstrations:
     return Demonstrations.open(path)
 
 
-def exported(*arguments: object) -> int:
+def run_export(*arguments: object) -> int:
     words = [str(argument) for argument in arguments]
     return run(export.main, export.Options, "", export.EXAMPLE, words)
 
 
-def test_minari_loads_and_iterates_it(
+def test_minari_loads_the_dataset(
     path: Path, demonstrations: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    assert exported(path, "--to", "minari", "--reward", "no_of", "--frames", 2) == 0
+    assert run_export(path, "--to", "minari", "--reward", "no_of", "--frames", 2) == 0
     dataset = minari.load_dataset("some-v0")
     assert dataset.total_episodes == demonstrations.counts["episodes"]
     assert dataset.total_steps == len(demonstrations)
@@ -74,21 +74,21 @@ def test_minari_loads_and_iterates_it(
         > dataset.storage.metadata["ref_min_score"]
     )
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["some-v0"]
-    assert exported(path, "--to", "minari") == 2
+    assert run_export(path, "--to", "minari") == 2
 
 
-def test_minari_goes_where_it_is_told(path: Path, tmp_path: Path) -> None:
+def test_minari_writes_to_the_output_folder(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("minari")
     arguments = (path, "--to", "minari", "--output", tmp_path, "--dataset-id", "mine-v3")
-    assert exported(*arguments, "--n-operations", 10) == 0
+    assert run_export(*arguments, "--n-operations", 10) == 0
     assert (tmp_path / "mine-v3" / "data" / "metadata.json").is_file()
 
 
-def test_imitation_loads_it_and_trains_on_it(
+def test_imitation_loads_the_folder_and_trains_on_it(
     path: Path, demonstrations: Demonstrations, tmp_path: Path
 ) -> None:
     folder = tmp_path / "for-imitation"
-    assert exported(path, "--to", "imitation", "--output", folder) == 0
+    assert run_export(path, "--to", "imitation", "--output", folder) == 0
     loaded = serialize.load_with_rewards(folder)
     assert len(loaded) == demonstrations.counts["episodes"]
     for trajectory, wanted in zip(loaded, trajectories(demonstrations), strict=True):
@@ -118,7 +118,7 @@ def test_d4rl_has_flat_arrays_with_true_next_observations(
     path: Path, demonstrations: Demonstrations, tmp_path: Path
 ) -> None:
     file_path = tmp_path / "flat.h5"
-    assert exported(path, "--to", "d4rl", "--output", file_path, "--reward", "answer_only") == 0
+    assert run_export(path, "--to", "d4rl", "--output", file_path, "--reward", "answer_only") == 0
     with h5py.File(file_path) as file:
         arrays = {name: file[name][:] for name in file if name not in ("infos", "metadata")}
         experts = file["infos/expert_action"][:]
@@ -139,7 +139,7 @@ def test_d4rl_has_flat_arrays_with_true_next_observations(
     assert not arrays["terminals"].any()
 
 
-def test_a_flat_row_is_what_gymnasium_flattens(demonstrations: Demonstrations) -> None:
+def test_a_flat_row_equals_gymnasiums_flatten(demonstrations: Demonstrations) -> None:
     env = AbacusEnv(**demonstrations.config.to_dict())
     shown, _ = env.reset(seed=int(demonstrations.episodes["seed"][0]))
     row = flat_rows(demonstrations.observations(slice(0, 1)), demonstrations.config)[0]
@@ -147,19 +147,21 @@ def test_a_flat_row_is_what_gymnasium_flattens(demonstrations: Demonstrations) -
     assert np.array_equal(row, flat)
 
 
-def test_parts_can_be_exported(path: Path, demonstrations: Demonstrations, tmp_path: Path) -> None:
+def test_subsets_can_be_exported(
+    path: Path, demonstrations: Demonstrations, tmp_path: Path
+) -> None:
     for name, arguments, wanted in (
         ("first.h5", ["--n-operations", 20], demonstrations.first(20)),
         ("train.h5", ["--split", "train"], demonstrations.train),
         ("validation.h5", ["--split", "validation"], demonstrations.validation),
         ("few.h5", ["--split", "train", "--n-operations", 7], demonstrations.train.first(7)),
     ):
-        assert exported(path, "--to", "d4rl", "--output", tmp_path / name, *arguments) == 0
+        assert run_export(path, "--to", "d4rl", "--output", tmp_path / name, *arguments) == 0
         with h5py.File(tmp_path / name) as file:
             assert np.array_equal(file["actions"][:], wanted.transitions["taken"])
 
 
-def test_nothing_is_replaced_and_mistakes_are_one_line(
+def test_no_file_is_replaced_and_mistakes_give_one_line(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = tmp_path / "there.h5"
@@ -171,7 +173,7 @@ def test_nothing_is_replaced_and_mistakes_are_one_line(
         [path, "--to", "d4rl", "--output", tmp_path / "x.h5", "--n-operations", 10**6],
         [there, "--to", "d4rl"],
     ):
-        assert exported(*arguments) == 2
+        assert run_export(*arguments) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert there.read_text() == "mine"
     assert [entry.name for entry in tmp_path.iterdir()] == ["there.h5"]

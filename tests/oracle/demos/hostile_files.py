@@ -1,7 +1,7 @@
-"""Files of demonstrations that went wrong, or that somebody made wrong on purpose.
+"""Demonstrations files that are damaged, or forged on purpose.
 
-Every kind of damage is a function from a sound file to a spoilt one in its place. Those that go
-through h5py end with a new seal, so that they get past it: they are what a forger would make.
+Every kind of damage is a function that spoils an intact file in place. Those that use h5py seal the
+file again, so that it passes the check of the seal, as a forger would.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from oracle.demos.writer import USER_BLOCK, write_seal
 
-# Without types: the published stubs know neither links nor virtual datasets.
+# Untyped: the published stubs cover neither links nor virtual datasets.
 h5py: Any = typed_h5py
 Rng = np.random.Generator
 File = Any
@@ -66,7 +66,7 @@ def without_the_block(path: Path, rng: Rng) -> None:
 
 
 def forged(damage: Damage) -> Damage:
-    """The same damage to the HDF5 part, under a seal that holds."""
+    """Apply the damage to the HDF5 part only, and seal the file again."""
 
     def spoil(path: Path, rng: Rng) -> None:
         head = path.read_bytes()[:USER_BLOCK]
@@ -80,7 +80,7 @@ def forged(damage: Damage) -> Damage:
 
 
 def flipped_metadata(path: Path, rng: Rng) -> None:
-    """Where the library keeps its own structures: the first kilobytes after the block."""
+    """Flip bytes in HDF5's own structures, the first kilobytes after the user block."""
     data = bytearray(path.read_bytes())
     for place in USER_BLOCK + rng.integers(12_000, size=rng.integers(1, 6)):
         data[place] ^= int(rng.integers(1, 256))
@@ -88,7 +88,7 @@ def flipped_metadata(path: Path, rng: Rng) -> None:
 
 
 def edited(edit: Callable[[File, Rng], None]) -> Damage:
-    """An edit with h5py, sealed again."""
+    """Edit with h5py, and seal the file again."""
 
     def spoil(path: Path, rng: Rng) -> None:
         with h5py.File(str(path), "r+") as file:
@@ -233,7 +233,7 @@ def no_rows_anywhere(file: File, rng: Rng) -> None:
 
 @edited
 def absurd_number_of_rows(file: File, rng: Rng) -> None:
-    """As much as the format can say, with nothing stored."""
+    """Claim as many rows as the format allows, with nothing stored."""
     name = any_dataset(file, rng)
     kind, shape = file[name].dtype, file[name].shape[1:]
     del file[name]
@@ -254,7 +254,7 @@ def absurd_number_of_rows_everywhere(file: File, rng: Rng) -> None:
 
 @edited
 def bomb(file: File, rng: Rng) -> None:
-    """A few hundred kilobytes that unpack to gigabytes of zeros."""
+    """Store a few hundred kilobytes that expand to gigabytes of zeros."""
     name = "transitions/" + str(rng.choice(sorted(file["transitions"])))
     kind = file[name].dtype
     del file[name]
@@ -276,7 +276,7 @@ def absurd_chunks(file: File, rng: Rng) -> None:
 
 @edited
 def missing_chunks(file: File, rng: Rng) -> None:
-    """Rows that nobody wrote: the library would invent them."""
+    """Leave out the chunks: HDF5 would return fill values."""
     name = any_dataset(file, rng)
     kind, shape = file[name].dtype, file[name].shape
     del file[name]
@@ -359,7 +359,7 @@ def two_names_for_one_dataset(file: File, rng: Rng) -> None:
 
 
 def outside(path: Path) -> Path:
-    """The file that links lead to. It is sound: whoever follows a link finds what is missing."""
+    """Return the target of links, an intact file: following a link would succeed."""
     return path.with_name("outside.h5")
 
 
@@ -456,13 +456,13 @@ SETTINGS: tuple[tuple[str, str, Any], ...] = (
 @edited
 def wrong_setting(file: File, rng: Rng) -> None:
     name, key, value = SETTINGS[int(rng.integers(len(SETTINGS)))]
-    told = json.loads(file.attrs[name])
-    file.attrs[name] = np.bytes_(json.dumps({**told, key: value}).encode())
+    setting = json.loads(file.attrs[name])
+    file.attrs[name] = np.bytes_(json.dumps({**setting, key: value}).encode())
 
 
 @edited
 def wrong_values(file: File, rng: Rng) -> None:
-    """Some values of a column, anything that its type can hold."""
+    """Replace some values of a column by any that its type can hold."""
     dataset = file[any_dataset(file, rng)]
     data = dataset[:]
     flat = data.reshape(-1)
@@ -474,7 +474,7 @@ def wrong_values(file: File, rng: Rng) -> None:
 
 @edited
 def swapped_rows(file: File, rng: Rng) -> None:
-    """Values that are all possible, in another order."""
+    """Swap two rows, whose values are valid."""
     dataset = file[any_dataset(file, rng)]
     data = dataset[:]
     first, second = rng.integers(len(data), size=2)
@@ -492,12 +492,12 @@ def wrong_scale(file: File, rng: Rng) -> None:
 
 @edited
 def unchanged(file: File, rng: Rng) -> None:
-    """Sealed again as it is: must be read."""
+    """Seal the file again as it is: it must be read."""
 
 
 @edited
 def harmless_attribute(file: File, rng: Rng) -> None:
-    """A note that nobody looks at: must be read."""
+    """Add an attribute that is ignored: the file must be read."""
     file.attrs["note"] = "a note"
 
 
@@ -508,7 +508,7 @@ def wrong_version(path: Path, rng: Rng) -> None:
     path.write_bytes(name + b" %d" % rng.integers(2, 10) + data[len(line) :])
 
 
-#: Kinds that flip anything come up more often than the others.
+#: Kinds that damage random places occur more often than the others.
 DAMAGES: tuple[Damage, ...] = (
     *[flipped_bytes] * 6,
     *[truncated] * 4,

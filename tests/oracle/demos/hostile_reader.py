@@ -1,6 +1,6 @@
-"""Reads hostile files in a process of its own, so that a crash, a hang or a glutton is noticed.
+"""Read hostile files in a separate process, to notice a crash, a hang or excessive memory.
 
-The process is given paths on its input and answers with a line of JSON for each.
+The process reads paths from its input and answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import Any
 from oracle.demos import Demonstrations, DemonstrationsError
 
 SECONDS = 20.0
-#: Memory that the reader may take beyond what it needs to be there at all.
+#: Memory that the reader may take beyond that of the idle process.
 BYTES_BEYOND = 700 * 2**20
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a file: `read`, `refused`, or what went wrong."""
+    """The result for a file: `read`, `refused`, or the kind of failure."""
 
     kind: str
     text: str
 
     @property
-    def is_sound(self) -> bool:
+    def is_acceptable(self) -> bool:
         return self.kind in ("read", "refused")
 
 
 def answer(path: Path, digest: str) -> Answer:
-    """Reads a file as a user would; anything but a sound answer is a mistake of the reader's."""
+    """Read a file as a user would; an answer that is not acceptable is a bug of the reader."""
     try:
         demonstrations = Demonstrations.open(path, verify=True)
         demonstrations.observations(slice(0, 100))
@@ -45,14 +45,14 @@ def answer(path: Path, digest: str) -> Answer:
             return Answer("greedy", str(error))
         text = str(error)
         return Answer("refused" if "\n" not in text and len(text) < 500 else "wordy", text)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+    except Exception as error:  # noqa: BLE001 - any exception is reported
         return Answer("raised", repr(error))
     found = demonstrations.content_digest()
     return Answer("read" if found == digest else "misread", found)
 
 
 class OpenWatch:
-    """Notices when anybody opens a file, by Linux's inotify."""
+    """Notice when any process opens a file, by Linux's inotify."""
 
     _IN_OPEN = 0x20
 
@@ -63,7 +63,7 @@ class OpenWatch:
             raise OSError(ctypes.get_errno(), "inotify_add_watch", str(path))
 
     def was_opened(self) -> bool:
-        """Whether it was, since this was last asked."""
+        """Return whether it was opened since the last call."""
         try:
             return bool(os.read(self._queue, 65536))
         except BlockingIOError:
@@ -74,7 +74,7 @@ class OpenWatch:
 
 
 class HostileReader:
-    """The process, started anew when a file brought it down, and a watch over the file outside."""
+    """The reading process, restarted after a crash, and a watch over the file outside."""
 
     def __init__(self, digest: str, outside: Path) -> None:
         self._digest = digest
@@ -82,7 +82,7 @@ class HostileReader:
         self._watch = OpenWatch(outside)
 
     def read(self, path: Path) -> Answer:
-        """Has a file read."""
+        """Read a file in the process."""
         self._watch.was_opened()
         answer = self._read(path)
         if self._watch.was_opened():
@@ -140,7 +140,7 @@ def _used_address_space() -> int:
 def main(digest: str) -> None:
     sample = Path(__file__).parents[3] / "datasets" / "sample.h5"
     if sample.exists():
-        # Compiles what the limit on memory would not leave room for.
+        # Compile before the memory is limited.
         Demonstrations.open(sample).observations(slice(0, 100))
     limit = _used_address_space() + BYTES_BEYOND
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,9 +1,9 @@
-"""Recordings to be killed: a process that is warm forks one for each line that it is given.
+"""A process that has compiled everything and forks a recording, to be killed, for each order.
 
-A fresh interpreter would spend most of its life importing and compiling, and most kills would
-meet it there. Each line of the input is a JSON object: `recipe`, `path`, the settings of `record`,
+A fresh interpreter would spend most of its time importing and compiling, and most kills would hit
+it there. An order is a line of JSON: `recipe`, `path`, the settings of `record_demonstrations`,
 `kill_at_shards`, the number of finished shards to wait for or null, and `kill_after`, the seconds
-to wait then, or null for no kill. The answer to a line is the child's exit status.
+to wait then, or null for no kill. The answer to an order is the child's exit status.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             recipe = Recipe.from_dict(order.pop("recipe"))
-            report = record_demonstrations(recipe, **order)
-            Demonstrations.open(report.path)
+            file = record_demonstrations(recipe, **order)
+            Demonstrations.open(file.path)
             os._exit(0)
         if kill_after is not None:
             if kill_at_shards is not None:
                 wait_for_shards(Path(order["path"]), kill_at_shards, child)
             time.sleep(kill_after)
-            # Until it is waited for, the number is that of this child, ended or not.
+            # Until the child is waited for, no other process gets its id.
             os.kill(child, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 def finished_shards(path: Path) -> int:
-    """Shards of an unfinished recording; the folder may vanish while it is read."""
+    """Count the shards of an unfinished recording; the folder may vanish meanwhile."""
     try:
         return sum(
             entry.suffix == ".h5" for entry in path.with_name(f"{path.name}.shards").iterdir()
@@ -52,7 +52,7 @@ def finished_shards(path: Path) -> int:
 
 
 def wait_for_shards(path: Path, count: int, child: int) -> None:
-    """Returns when so many shards are finished, or the recording is."""
+    """Wait until `count` shards, or the recording, are finished."""
     while finished_shards(path) < count:
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return

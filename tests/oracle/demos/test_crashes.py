@@ -1,4 +1,4 @@
-"""Crashes: killed at any moment, a recording goes on and ends as if nothing had happened."""
+"""Crash tests: a recording that was killed at any moment resumes to the same content."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ PER_SHARD = 100
 KILLS = 30
 
 
-class Warm:
-    """The process that forks recordings."""
+class WarmProcess:
+    """A client of the process that forks recordings; see `killable`."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -48,7 +48,7 @@ class Warm:
     def record(
         self, path: Path, kill_after: float | None = None, kill_at_shards: int | None = None
     ) -> int:
-        """Records, and kills that, so long after so many shards; returns the exit status."""
+        """Record, kill after a number of shards and of seconds, return the exit status."""
         order = {
             "recipe": RECIPE.to_dict(),
             "path": str(path),
@@ -63,17 +63,17 @@ class Warm:
 
 
 @pytest.fixture(scope="module")
-def warm() -> Iterator[Warm]:
-    warm = Warm()
+def warm() -> Iterator[WarmProcess]:
+    warm = WarmProcess()
     yield warm
     warm.process.kill()
     warm.process.communicate()
 
 
-def test_killed_at_random_points_it_ends_with_the_digest_of_an_undisturbed_run(
-    warm: Warm, tmp_path: Path
+def test_recordings_killed_at_random_points_resume_to_the_same_digest(
+    warm: WarmProcess, tmp_path: Path
 ) -> None:
-    undisturbed = record_demonstrations(RECIPE, tmp_path / "undisturbed.h5")
+    uninterrupted = record_demonstrations(RECIPE, tmp_path / "uninterrupted.h5")
     path, rng = tmp_path / "some.h5", np.random.default_rng(0)
     started = time.perf_counter()
     assert warm.record(path) == 0
@@ -84,26 +84,26 @@ def test_killed_at_random_points_it_ends_with_the_digest_of_an_undisturbed_run(
         if kills % 2:
             status = warm.record(path, kill_after=float(rng.uniform(0, 1.1 * duration)))
         else:
-            # Whatever the speed of the machine, half of the kills meet shards being written.
+            # On a machine of any speed, half of the kills hit shards that are being written.
             after = float(rng.uniform(0, 0.02 * duration))
             status = warm.record(path, after, kill_at_shards=finished_shards(path) + 1)
         assert status in (0, -signal.SIGKILL)
         kills += status != 0
         shards_found.add(finished_shards(path))
         if path.exists():
-            # It is there as a whole or not at all, whether the run ended or was killed after.
-            assert Demonstrations.open(path, verify=True).content_digest() == undisturbed.digest
+            # A file that exists is complete, whether the run ended or was killed afterwards.
+            assert Demonstrations.open(path, verify=True).content_digest() == uninterrupted.digest
             finished += 1
             path.unlink()
     assert warm.record(path) == 0
-    assert Demonstrations.open(path, verify=True).content_digest() == undisturbed.digest
+    assert Demonstrations.open(path, verify=True).content_digest() == uninterrupted.digest
     assert finished >= 2
     assert len(shards_found) >= 5
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["some.h5", "undisturbed.h5"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["some.h5", "uninterrupted.h5"]
 
 
-def interrupted(path: Path, after: int, error: BaseException) -> None:
-    """Records until so many shards are in, and is then stopped by the error."""
+def record_interrupted(path: Path, after: int, error: BaseException) -> None:
+    """Record until `after` shards are written, then stop by raising the error."""
     count = 0
 
     def stop(operations: int, transitions: int) -> None:
@@ -118,18 +118,18 @@ def interrupted(path: Path, after: int, error: BaseException) -> None:
         )
 
 
-def test_a_second_run_goes_on_from_the_finished_shards(tmp_path: Path) -> None:
+def test_a_second_run_resumes_from_the_finished_shards(tmp_path: Path) -> None:
     path, digest = (
         tmp_path / "some.h5",
-        record_demonstrations(RECIPE, tmp_path / "undisturbed.h5").digest,
+        record_demonstrations(RECIPE, tmp_path / "uninterrupted.h5").digest,
     )
-    interrupted(path, 4, KeyboardInterrupt())
+    record_interrupted(path, 4, KeyboardInterrupt())
     assert not path.exists()
     folder = path.with_name("some.h5.shards")
     kept = sorted(folder.glob("*.h5"))
     assert len(kept) >= 4
     assert not list(folder.glob("*.unfinished"))
-    # A shard is a file of demonstrations like any other.
+    # A shard is a demonstrations file like any other.
     assert Demonstrations.open(kept[1]).counts["operations"] == PER_SHARD
     report = record_demonstrations(RECIPE, path, operations_per_shard=PER_SHARD)
     assert report.resumed_shards == len(kept)
@@ -137,35 +137,35 @@ def test_a_second_run_goes_on_from_the_finished_shards(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_damaged_and_foreign_shards_are_recorded_anew(tmp_path: Path) -> None:
+def test_damaged_and_foreign_shards_are_recorded_again(tmp_path: Path) -> None:
     path, digest = (
         tmp_path / "some.h5",
-        record_demonstrations(RECIPE, tmp_path / "undisturbed.h5").digest,
+        record_demonstrations(RECIPE, tmp_path / "uninterrupted.h5").digest,
     )
-    interrupted(path, 4, KeyboardInterrupt())
+    record_interrupted(path, 4, KeyboardInterrupt())
     first, second, third, *rest = sorted(path.with_name("some.h5.shards").glob("*.h5"))
     first.write_bytes(first.read_bytes()[:-100])
     shutil.copy(third, second)
-    (first.parent / "0123456789abcdef-5-000000.h5").write_bytes(b"somebody else's")
+    (first.parent / "0123456789abcdef-5-000000.h5").write_bytes(b"not a shard")
     report = record_demonstrations(RECIPE, path, operations_per_shard=PER_SHARD)
     assert report.resumed_shards == 1 + len(rest)
     assert report.digest == digest
 
 
-def test_other_arguments_do_not_go_on_from_these_shards(tmp_path: Path) -> None:
+def test_shards_of_another_recipe_are_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "some.h5"
-    interrupted(path, 2, KeyboardInterrupt())
+    record_interrupted(path, 2, KeyboardInterrupt())
     other = Recipe(operations=1000, epsilon=0.05, seed=6)
     report = record_demonstrations(other, path, operations_per_shard=PER_SHARD)
     assert report.resumed_shards == 0
-    assert report.digest == record_demonstrations(other, tmp_path / "undisturbed.h5").digest
+    assert report.digest == record_demonstrations(other, tmp_path / "uninterrupted.h5").digest
 
 
 @pytest.mark.parametrize("shards", [0, 1, 3])
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
+def test_a_full_disk_gives_one_line_and_leaves_no_partial_file(
     shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fills while the shard after so many is written."""
+    """The disk is full while the shard after `shards` finished ones is written."""
     append, count = FileWriter.append, 0
 
     def fail(self: FileWriter, recording: Any) -> None:
@@ -202,8 +202,8 @@ except OSError as error:
 
 
 @pytest.mark.parametrize("bytes_allowed", [100, 60_000, 200_000])
-def test_a_write_that_the_system_refuses_is_one_line(bytes_allowed: int, tmp_path: Path) -> None:
-    """A limit on the size of files fails in the same calls as a full disk does."""
+def test_a_refused_write_gives_one_line(bytes_allowed: int, tmp_path: Path) -> None:
+    """A limit on the size of files makes the same calls fail as a full disk."""
     assert resource.RLIMIT_FSIZE is not None
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / "some.h5"), str(bytes_allowed)],
@@ -218,8 +218,8 @@ def test_a_write_that_the_system_refuses_is_one_line(bytes_allowed: int, tmp_pat
     assert not (tmp_path / "some.h5").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_folder_that_may_not_be_written_to_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
+def test_a_folder_without_write_permission_gives_one_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError):
         record_demonstrations(RECIPE, tmp_path / "some.h5")
@@ -227,9 +227,7 @@ def test_a_folder_that_may_not_be_written_to_is_one_line(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_on_a_read_only_disk_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_disk_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Path, *_: Any, **__: Any) -> None:
         if self.name.endswith(".shards"):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))

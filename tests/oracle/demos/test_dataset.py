@@ -1,4 +1,4 @@
-"""Reading: what a learner is given is what the environment shows, judges and pays."""
+"""Demonstrations in memory equal what the environment returns, and feed learners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from oracle.demos.statistics import episode_table, operation_table
 
 CONFIGS = {
     "both": AbacusConfig(max_operations=4),
-    # Reloads start the stack of frames anew in the middle of an episode.
+    # Reloads restart the stack of frames in the middle of an episode.
     "subtract": AbacusConfig(operations="subtract", max_operations=25, max_digits=9, base=3),
 }
 
@@ -43,10 +43,10 @@ def rows_of(demonstrations: Demonstrations, episode: int) -> range:
     return range(start, start + int(demonstrations.episodes["length"][episode]))
 
 
-def played(
+def replayed(
     demonstrations: Demonstrations, episode: int, **settings: Any
 ) -> tuple[list[dict[str, npt.NDArray[np.float32]]], list[tuple[Any, ...]]]:
-    """T + 1 observations and T results of an episode in the single environment."""
+    """Return T + 1 observations and T results of an episode in `AbacusEnv`."""
     limit = int(demonstrations.episodes["operations"][episode])
     config = replace(demonstrations.config, max_operations=limit, **settings)
     env = AbacusEnv(**config.to_dict())
@@ -60,26 +60,28 @@ def played(
     return observations, results
 
 
-def test_the_set_has_what_it_takes(demonstrations: Demonstrations) -> None:
+def test_only_subtraction_alone_has_reloads(demonstrations: Demonstrations) -> None:
     fresh, first = demonstrations.operations["fresh"], demonstrations.episodes["first_operation"]
     reloads = fresh.sum() - len(first)
     assert (reloads > 0) == (demonstrations.config.operations == "subtract")
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 7, 16])
-def test_observations_are_the_environments_with_any_stack(
+def test_observations_equal_the_environments_with_any_number_of_frames(
     demonstrations: Demonstrations, frames: int
 ) -> None:
     finals = demonstrations.final_observations(frames)
     for episode in range(demonstrations.counts["episodes"]):
-        shown, _ = played(demonstrations, episode, frames=frames)
+        expected, _ = replayed(demonstrations, episode, frames=frames)
         rows = np.array(rows_of(demonstrations, episode))
         for key, array in demonstrations.observations(rows, frames).items():
-            assert np.array_equal(array, [observation[key] for observation in shown[:-1]])
-            assert np.array_equal(finals[key][episode], shown[-1][key])
+            assert np.array_equal(array, [observation[key] for observation in expected[:-1]])
+            assert np.array_equal(finals[key][episode], expected[-1][key])
 
 
-def test_observations_of_scattered_rows_are_those_in_order(demonstrations: Demonstrations) -> None:
+def test_observations_of_scattered_rows_equal_those_in_order(
+    demonstrations: Demonstrations,
+) -> None:
     rows = np.random.default_rng(0).permutation(len(demonstrations))[:500]
     every, some = demonstrations.observations(), demonstrations.observations(rows)
     reused = demonstrations.empty_observations(500)
@@ -93,12 +95,12 @@ def test_observations_of_scattered_rows_are_those_in_order(demonstrations: Demon
 
 
 @pytest.mark.parametrize("level", [*LEVELS, ("step", "wrong_submit"), "finger,submit"])
-def test_rewards_and_terms_are_the_environments_at_any_level(
+def test_rewards_and_terms_equal_the_environments_at_any_level(
     demonstrations: Demonstrations, level: str | tuple[str, ...]
 ) -> None:
     rewards, terms = demonstrations.rewards(level), demonstrations.terms(level)
     for episode in range(0, demonstrations.counts["episodes"], 5):
-        _, results = played(demonstrations, episode, reward=level)
+        _, results = replayed(demonstrations, episode, reward=level)
         rows = np.array(rows_of(demonstrations, episode))
         assert np.array_equal(
             rewards[rows], np.array([result[0] for result in results], np.float32)
@@ -107,10 +109,10 @@ def test_rewards_and_terms_are_the_environments_at_any_level(
         assert np.array_equal(terms[rows], np.array(paid, np.float32))
 
 
-def test_masks_and_ends_are_the_environments(demonstrations: Demonstrations) -> None:
+def test_masks_and_ends_equal_the_environments(demonstrations: Demonstrations) -> None:
     masks, columns = demonstrations.masks(), demonstrations.transitions
     for episode in range(demonstrations.counts["episodes"]):
-        _, results = played(demonstrations, episode)
+        _, results = replayed(demonstrations, episode)
         rows = np.array(rows_of(demonstrations, episode))
         assert np.array_equal(masks[rows], [result[4] for result in results])
         assert columns["terminated"][rows].tolist() == [result[1] for result in results]
@@ -135,7 +137,7 @@ def test_first_operations_are_nested(demonstrations: Demonstrations) -> None:
             demonstrations.first(wrong)
 
 
-def test_train_and_validation_are_apart_and_together_all(demonstrations: Demonstrations) -> None:
+def test_train_and_validation_are_disjoint_and_complete(demonstrations: Demonstrations) -> None:
     train, validation = demonstrations.train, demonstrations.validation
     assert len(train) + len(validation) == len(demonstrations)
     assert not set(train.episodes["seed"].tolist()) & set(validation.episodes["seed"].tolist())
@@ -150,7 +152,7 @@ def test_train_and_validation_are_apart_and_together_all(demonstrations: Demonst
     )
 
 
-def test_a_single_episode_has_nothing_for_validation(demonstrations: Demonstrations) -> None:
+def test_a_single_episode_has_no_validation_part(demonstrations: Demonstrations) -> None:
     empty = demonstrations.first(1).validation
     assert len(empty) == 0
     assert empty.observations()["window"].shape[0] == 0
@@ -159,7 +161,7 @@ def test_a_single_episode_has_nothing_for_validation(demonstrations: Demonstrati
         Batches(empty, 8)
 
 
-def test_batches_hold_every_transition_once_and_are_shuffled_anew(
+def test_batches_hold_every_transition_once_and_are_reshuffled(
     demonstrations: Demonstrations,
 ) -> None:
     batches = Batches(demonstrations, 64, np.random.default_rng(0))
@@ -184,10 +186,10 @@ def test_trajectories_have_one_observation_more_than_actions(
     demonstrations: Demonstrations,
 ) -> None:
     for episode, trajectory in enumerate(trajectories(demonstrations, frames=2, level="no_of")):
-        shown, results = played(demonstrations, episode, frames=2, reward="no_of")
+        expected, results = replayed(demonstrations, episode, frames=2, reward="no_of")
         assert isinstance(trajectory.obs, DictObs)
-        for key in shown[0]:
-            assert np.array_equal(trajectory.obs.get(key), [seen[key] for seen in shown])
+        for key in expected[0]:
+            assert np.array_equal(trajectory.obs.get(key), [seen[key] for seen in expected])
         assert np.array_equal(
             trajectory.rews, np.array([result[0] for result in results], np.float32)
         )
@@ -219,7 +221,7 @@ def test_torch_loads_single_samples_and_batches(demonstrations: Demonstrations) 
     assert np.array_equal(masks.numpy(), demonstrations.masks())
 
 
-def test_tables_for_pandas_add_up(demonstrations: Demonstrations) -> None:
+def test_pandas_tables_are_consistent(demonstrations: Demonstrations) -> None:
     operations, episodes = operation_table(demonstrations), episode_table(demonstrations)
     sign = operations["sign"].map({"+": 1, "-": -1})
     result = operations["first_operand"] + sign * operations["second_operand"]
@@ -227,9 +229,9 @@ def test_tables_for_pandas_add_up(demonstrations: Demonstrations) -> None:
     assert operations["length"].sum() == episodes["length"].sum() == len(demonstrations)
     assert episodes["validation"].sum() == demonstrations.episodes["validation"].sum()
     for episode in (0, 2):
-        _, results = played(demonstrations, episode, reward="no_of_sp")
-        told = episodes["return_no_of_sp"][episode]
-        assert told == pytest.approx(sum(result[0] for result in results), abs=1e-4)
+        _, results = replayed(demonstrations, episode, reward="no_of_sp")
+        recorded = episodes["return_no_of_sp"][episode]
+        assert recorded == pytest.approx(sum(result[0] for result in results), abs=1e-4)
 
 
 @pytest.fixture
@@ -240,7 +242,7 @@ def quiet(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("source", ["batches", "trajectories"])
-def test_a_clone_learns_from_what_imitation_is_given(
+def test_imitation_clones_from_batches_and_trajectories(
     source: str, quiet: Any, tmp_path: Path
 ) -> None:
     record_demonstrations(Recipe(operations=300), tmp_path / "some.h5")
@@ -265,18 +267,18 @@ def test_a_clone_learns_from_what_imitation_is_given(
     with torch.no_grad():
         distribution = clone.policy.get_distribution(seen)
         answers = distribution.mode().numpy()
-    # The most frequent action is the teacher's in less than a fifth of the transitions.
+    # The most frequent action is right in less than a fifth of the transitions.
     assert (answers == demonstrations.transitions["action"]).mean() > 0.6
 
 
-def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Demonstrations.open(tmp_path / "missing.h5")
     with pytest.raises(DemonstrationsError, match="not a regular file"):
         Demonstrations.open(tmp_path)
 
 
-def test_the_file_is_closed_and_may_go_away(tmp_path: Path) -> None:
+def test_the_file_is_closed_and_may_be_removed(tmp_path: Path) -> None:
     path = tmp_path / "some.h5"
     record_demonstrations(Recipe(operations=20), path)
     demonstrations = Demonstrations.open(path)

@@ -1,4 +1,4 @@
-"""The format: what any HDF5 reader finds in a file, its seal, its digest, the committed sample."""
+"""The file format: tree, attributes, seal, digest, checks of values, the committed sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oracle.demos.replay import first_difference
 from oracle.demos.schema import every_outcome
 from oracle.demos.writer import USER_BLOCK, write_seal
 
-# Without types: the published stubs do not know the low-level interface.
+# Untyped: the published stubs do not cover the low-level interface.
 h5py: Any = typed_h5py
 SAMPLE = Path(__file__).parents[3] / "datasets" / "sample.h5"
 
@@ -33,7 +33,7 @@ def path(tmp_path_factory: Any) -> Path:
     return path
 
 
-def test_the_tree_is_flat_chunked_and_packed_by_filters_that_everyone_has(path: Path) -> None:
+def test_the_tree_is_flat_and_chunked_with_standard_filters(path: Path) -> None:
     with h5py.File(path) as file:
         assert set(file) == {"transitions", "episodes", "operations", "tables"}
         for group in file.values():
@@ -47,24 +47,24 @@ def test_the_tree_is_flat_chunked_and_packed_by_filters_that_everyone_has(path: 
         assert rows == {json.loads(file.attrs["counts"])["transitions"]}
 
 
-def test_attributes_are_numbers_and_json_alone(path: Path) -> None:
+def test_attributes_are_numbers_and_json(path: Path) -> None:
     with h5py.File(path) as file:
-        told = {
+        attributes = {
             name: json.loads(value) if isinstance(value, bytes) else value
             for name, value in file.attrs.items()
         }
-    assert told["format"] == {"name": "virtual-abacus-demonstrations", "version": 1}
-    assert told["seed"] == 0
-    assert AbacusConfig.from_dict(told["config"]) == AbacusConfig(max_operations=10)
-    assert told["algorithm"]["variant"] == "before"
-    assert told["algorithm"]["epsilon"] == 0.1
-    assert told["libraries"]["numpy"] == np.__version__
-    assert re.fullmatch(r"\d+\.\d+\.\d+.*", told["code"]["version"])
-    assert told["command"][-3:] == ["--output", "some.h5", "--x=y.h5"]
+    assert attributes["format"] == {"name": "virtual-abacus-demonstrations", "version": 1}
+    assert attributes["seed"] == 0
+    assert AbacusConfig.from_dict(attributes["config"]) == AbacusConfig(max_operations=10)
+    assert attributes["algorithm"]["variant"] == "before"
+    assert attributes["algorithm"]["epsilon"] == 0.1
+    assert attributes["libraries"]["numpy"] == np.__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", attributes["code"]["version"])
+    assert attributes["command"][-3:] == ["--output", "some.h5", "--x=y.h5"]
     assert b"secret" not in path.read_bytes()
 
 
-def test_a_plain_reader_gets_frames_terms_and_rewards(path: Path) -> None:
+def test_plain_h5py_gives_frames_terms_and_rewards(path: Path) -> None:
     demonstrations = Demonstrations.open(path)
     with h5py.File(path) as file:
         rows, tables = file["transitions"], file["tables"]
@@ -80,7 +80,7 @@ def test_a_plain_reader_gets_frames_terms_and_rewards(path: Path) -> None:
     assert np.array_equal(rewards.astype(np.float32), demonstrations.rewards())
 
 
-def test_tables_hold_exactly_what_they_stand_for() -> None:
+def test_the_scales_of_tables_are_exact() -> None:
     for base in range(2, 11):
         pixels = frame_pixels(base)
         assert np.array_equal(np.rint(pixels * 4) / 4, pixels)
@@ -100,8 +100,8 @@ def test_the_seal_is_text_before_the_data(path: Path) -> None:
     assert h5py.is_hdf5(path)
 
 
-def changed(path: Path, target: Path, name: str, index: Any, value: Any) -> Path:
-    """A copy in which somebody changed a value, and sealed it again."""
+def copy_with_change(path: Path, target: Path, name: str, index: Any, value: Any) -> Path:
+    """Copy a file, change a value, and seal it again."""
     target.write_bytes(path.read_bytes())
     with h5py.File(target, "r+") as file:
         file[name][index] = value
@@ -109,8 +109,8 @@ def changed(path: Path, target: Path, name: str, index: Any, value: Any) -> Path
     return target
 
 
-def test_a_changed_value_is_found_by_the_digest_on_request(path: Path, tmp_path: Path) -> None:
-    target = changed(path, tmp_path / "other.h5", "operations/operand", (0, 0), 4)
+def test_verify_finds_a_changed_value_by_the_digest(path: Path, tmp_path: Path) -> None:
+    target = copy_with_change(path, tmp_path / "other.h5", "operations/operand", (0, 0), 4)
     demonstrations = Demonstrations.open(target)
     assert demonstrations.content_digest() != Demonstrations.open(path).content_digest()
     with pytest.raises(DemonstrationsError, match="does not have the content of its digest"):
@@ -157,8 +157,8 @@ def test_a_changed_value_is_found_by_the_digest_on_request(path: Path, tmp_path:
 def test_impossible_values_are_refused_without_the_digest(
     path: Path, tmp_path: Path, name: str, value: int
 ) -> None:
-    """What is compiled trusts what was read: a number out of range would be read anywhere."""
-    target = changed(path, tmp_path / "other.h5", name, 0, value)
+    """Compiled code relies on valid indices."""
+    target = copy_with_change(path, tmp_path / "other.h5", name, 0, value)
     with pytest.raises(DemonstrationsError):
         Demonstrations.open(target)
 
@@ -187,8 +187,8 @@ def test_impossible_values_are_refused_without_the_digest(
         ("operations/after", "after"),
     ],
 )
-def test_a_replay_finds_a_change_in_any_column(path: Path, name: str, what: str) -> None:
-    """In memory, past every other check."""
+def test_the_replay_finds_a_change_in_any_column(path: Path, name: str, what: str) -> None:
+    """The change is made in memory, after all other checks."""
     demonstrations = Demonstrations.open(path)
     assert first_difference(demonstrations) is None
     group, _, column = name.partition("/")
@@ -206,7 +206,7 @@ def test_a_replay_finds_a_change_in_any_column(path: Path, name: str, what: str)
         assert difference.episode == episode
 
 
-def test_the_sample_is_sound_small_and_made_by_the_command_in_the_card(tmp_path: Path) -> None:
+def test_the_sample_is_intact_small_and_made_by_the_command_in_the_card(tmp_path: Path) -> None:
     assert SAMPLE.stat().st_size < 300_000
     sample = Demonstrations.open(SAMPLE, verify=True)
     assert first_difference(sample) is None

@@ -1,4 +1,4 @@
-"""Recording: the content depends on the recipe alone, and every detour is survived."""
+"""Recording: the content depends on the recipe alone, and operations survive every detour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig, Action, End
-from oracle.demos import Demonstrations, Recipe, default_path, open_or_record, record_demonstrations
+from oracle.demos import Demonstrations, Recipe, default_path, record_demonstrations
 from oracle.demos.recipe import episode_seeds, stream_starts
 from oracle.demos.recorder import Recorder
 from oracle.demos.replay import first_difference
@@ -49,7 +49,7 @@ RECIPES = {
     "one operation an episode": Recipe(config(max_operations=1), operations=101),
     "one long episode": Recipe(config(max_operations=10**9), operations=500),
     "transitions": Recipe(operations=None, transitions=5000, seed=7),
-    # Where a mistake ends nothing, the rules must still keep detours from it.
+    # Detours must be no mistakes even if a mistake ends nothing.
     "detours without endings": Recipe(config(reward=("step",)), operations=200, epsilon=0.4),
     "other reward": Recipe(config(reward="no_of_sp"), operations=50),
     "modules": Recipe(config(reward=("step", "slide")), operations=50),
@@ -62,13 +62,13 @@ def demonstrations(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Dem
     return recorded(RECIPES[request.param], path)
 
 
-def test_every_episode_replays_through_environment_and_teacher(
+def test_every_episode_replays_through_environment_and_expert(
     demonstrations: Demonstrations,
 ) -> None:
     assert first_difference(demonstrations) is None
 
 
-def test_as_much_is_recorded_as_was_asked_for(demonstrations: Demonstrations) -> None:
+def test_the_requested_amount_is_recorded(demonstrations: Demonstrations) -> None:
     recipe, counts = demonstrations.recipe, demonstrations.counts
     if recipe.operations is not None:
         assert counts["operations"] == recipe.operations
@@ -78,7 +78,7 @@ def test_as_much_is_recorded_as_was_asked_for(demonstrations: Demonstrations) ->
         assert len(without_last) < recipe.transitions <= counts["transitions"]
 
 
-def test_the_teacher_reaches_the_end_of_every_episode(demonstrations: Demonstrations) -> None:
+def test_the_expert_reaches_the_end_of_every_episode(demonstrations: Demonstrations) -> None:
     assert np.isin(demonstrations.episodes["end"], (End.LIMIT, End.CAPACITY)).all()
 
 
@@ -88,7 +88,7 @@ def test_no_step_is_a_mistake_at_any_level(demonstrations: Demonstrations) -> No
     assert (rows["outcome"][judged] == 1).all()
 
 
-def test_detours_are_as_frequent_as_asked_for_and_labelled_by_the_teacher(
+def test_detours_are_as_frequent_as_epsilon(
     demonstrations: Demonstrations,
 ) -> None:
     rows, epsilon = demonstrations.transitions, demonstrations.recipe.epsilon
@@ -98,7 +98,7 @@ def test_detours_are_as_frequent_as_asked_for_and_labelled_by_the_teacher(
     elif epsilon <= 0.3:
         assert share == pytest.approx(epsilon, abs=0.03)
     else:
-        # Where the budget is nearly spent there is none.
+        # There is no detour where the budget is nearly spent.
         assert 0.1 < share <= epsilon + 0.03
 
 
@@ -127,18 +127,18 @@ def test_a_smaller_set_is_the_beginning_of_a_larger_one(tmp_path: Path) -> None:
         assert large.first(operations).content_digest() == report.digest
 
 
-def test_detours_leave_the_operations_as_they_are(tmp_path: Path) -> None:
+def test_detours_do_not_change_the_operations(tmp_path: Path) -> None:
     plain = recorded(Recipe(operations=200), tmp_path / "plain.h5")
-    lost = recorded(Recipe(operations=200, epsilon=0.3), tmp_path / "lost.h5")
+    detoured = recorded(Recipe(operations=200, epsilon=0.3), tmp_path / "detoured.h5")
     for name in ("operation", "operand", "before", "after"):
-        assert np.array_equal(plain.operations[name], lost.operations[name])
-    assert len(lost) > len(plain)
+        assert np.array_equal(plain.operations[name], detoured.operations[name])
+    assert len(detoured) > len(plain)
 
 
-def test_detours_differ_from_the_teacher_in_every_possible_way() -> None:
+def test_every_action_occurs_as_a_detour() -> None:
     rows = Recorder(Recipe(epsilon=0.3)).record(0, 300).transitions
     detours = rows["taken"][rows["taken"] != rows["action"]]
-    # Of submits, slides and signpost moves only those that are right: out of order, not wrong.
+    # Submits, slides and signpost moves only where they are right, if out of order.
     assert set(np.unique(detours).tolist()) == set(range(len(Action)))
 
 
@@ -157,7 +157,7 @@ def test_an_episode_can_be_played_again_from_its_seed(tmp_path: Path) -> None:
         assert info["operations_solved"] == 10
 
 
-def test_seeds_start_the_streams_that_numpy_says() -> None:
+def test_streams_start_as_numpys_seed_sequence() -> None:
     for first in (0, 2**31, 2**32 - 3):
         seeds = episode_seeds(11, first, 3)
         for seed, starts in zip(seeds.tolist(), stream_starts(seeds), strict=True):
@@ -177,7 +177,7 @@ def test_every_setting_has_a_file_name_of_its_own() -> None:
     assert default_path(Recipe()).as_posix() == "datasets/abacus-both-c10-b5-d6-n50000-s0.h5"
 
 
-def test_a_finished_file_is_left_alone_and_another_one_is_not_replaced(tmp_path: Path) -> None:
+def test_a_finished_file_is_kept_and_other_files_are_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "some.h5"
     first = record_demonstrations(Recipe(operations=20), path)
     stamp = path.stat().st_mtime_ns
@@ -187,12 +187,12 @@ def test_a_finished_file_is_left_alone_and_another_one_is_not_replaced(tmp_path:
     assert path.stat().st_mtime_ns == stamp
     with pytest.raises(ValueError, match="holds other demonstrations"):
         record_demonstrations(Recipe(operations=30), path)
-    path.write_text("my thesis")
+    path.write_text("other text")
     with pytest.raises(ValueError, match="not a demonstrations file"):
         record_demonstrations(Recipe(operations=30), path)
-    assert path.read_text() == "my thesis"
+    assert path.read_text() == "other text"
     assert not record_demonstrations(Recipe(operations=30), path, overwrite=True).existed
-    assert open_or_record(Recipe(operations=30), path).counts["operations"] == 30
+    assert Demonstrations.open(path).counts["operations"] == 30
     assert [entry.name for entry in tmp_path.iterdir()] == ["some.h5"]
 
 
@@ -218,7 +218,7 @@ def test_a_second_process_may_not_record_the_same_file(tmp_path: Path) -> None:
     assert Demonstrations.open(path, verify=True).counts["operations"] == 20
 
 
-def test_recipes_survive_json() -> None:
+def test_recipes_round_trip_through_json() -> None:
     for recipe in RECIPES.values():
         assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
     assert len({recipe.fingerprint for recipe in RECIPES.values()}) == len(RECIPES)
@@ -239,7 +239,7 @@ def test_recipes_survive_json() -> None:
         ({"config": AbacusConfig(on_error="continue", max_operations=1)}, "on_error"),
     ],
 )
-def test_impossible_recipes_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_recipes_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Recipe(**settings)
 
@@ -247,7 +247,7 @@ def test_impossible_recipes_are_refused(settings: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     "settings", [{"workers": -1}, {"compression": 10}, {"operations_per_shard": 0}]
 )
-def test_impossible_settings_leave_nothing_behind(settings: dict[str, int], tmp_path: Path) -> None:
+def test_invalid_settings_leave_no_files(settings: dict[str, int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         record_demonstrations(Recipe(operations=20), tmp_path / "some.h5", **settings)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
