@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from tqdm import tqdm
 
-from oracle.exact.closure import alike, missing_alike
+from oracle.exact.closure import equivalents, missing_equivalents
 from oracle.exact.complete_set import collect, complete_set
 from oracle.exact.exploration import explore
 from oracle.exact.witness import WitnessFinder
@@ -50,12 +50,12 @@ def _steps_to(task: tuple[int, int, int]) -> int:
 def _check_closure(options: Options) -> bool:
     width = options.frames + PROOF_MARGIN
     exploration = explore(options.base, options.frames, width)
-    looked_up = sum(len(rows) for rows in alike(exploration))
-    missing = len(missing_alike(exploration))
+    looked_up = sum(len(rows) for rows in equivalents(exploration))
+    missing = len(missing_equivalents(exploration))
     narrow = complete_set(options.base, options.frames)
-    same = collect(exploration, "before").digest == narrow.digest
+    same = collect(exploration).digest == narrow.digest
     print(f"situations on {width} columns      {len(exploration.parents):>12,}")
-    print(f"alike to them, looked up      {looked_up:>12,}")
+    print(f"equivalents, looked up        {looked_up:>12,}")
     print(f"of these not explored         {missing:>12,}")
     print(f"observations as on fewer columns {'yes' if same else 'NO':>9}")
     return missing == 0 and same

@@ -1,24 +1,25 @@
-"""Audits observability: how often does what the agent sees not tell what to do?
+"""Audit observability: how often does an observation not determine the action?
 
-For each order of signpost and write, and each number of frames: the observations that the
-reference algorithm can meet at any width, how many of them have two right answers, and the share of
-steps that no memory-less policy can get right. Writes the table with worked examples to
-observability.md and observability.json in the output folder.
+For each order of signpost and write, and each number of frames: the observations that the reference
+algorithm can meet at any width, how many of them have several right actions, and the share of steps
+on which every memoryless policy is wrong. Writes the table with worked examples to observability.md
+and observability.json in the output folder.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import groupby, zip_longest
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from abacus.batch import AbacusBatch
+from abacus.checks import check_integer
 from abacus.kernel import ON_OPERATION_SYMBOL
 from abacus.observation import SIGNPOST_LEFT, SIGNPOST_RIGHT, decode_frame
 from abacus.render import render_ansi, view_of
@@ -32,224 +33,16 @@ from oracle.exact.observability import (
     Kind,
     SampledCount,
     SampledSteps,
-    abacus_of,
     count_sampled,
     find_ambiguities,
     sample_steps,
-    worked_example,
 )
-from oracle.exact.witness import Witness
-from oracle.expert import expert_actions
+from oracle.exact.witness import Witness, WitnessFinder
 from oracle.files import atomic_write_text
-from pipelines.job.command_line import option, run, shown_path
+from pipelines.job.command_line import option, relative_path, run
+from pipelines.job.tables import Table, counted, decimal_percent, words
 
-
-@dataclass(frozen=True)
-class Example:
-    """An ambiguous observation, and for each answer an operation that asks for it."""
-
-    history: tuple[int, ...]
-    symbol: int
-    operation: int
-    witnesses: dict[Action, Witness]
-
-
-@dataclass(frozen=True)
-class KindFound:
-    """A kind of ambiguity: how many observations are of it, and the one that is met soonest."""
-
-    kind: Kind
-    observations: int
-    example: Example
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the table: a variant, seen with so many frames."""
-
-    variant: Variant
-    frames: int
-    observations: int
-    ambiguous: int
-    sampled: SampledCount
-    kinds: tuple[KindFound, ...]
-    #: Every ambiguous observation, if they are not too many to list.
-    listed: tuple[Example, ...]
-
-
-def measure(
-    config: AbacusConfig,
-    variants: Iterable[Variant],
-    frames: Iterable[int],
-    steps: int,
-    seed: int,
-    list_up_to: int,
-) -> Iterator[Row]:
-    """The rows, as they are found; `config` has the most frames."""
-    for variant in variants:
-        with tqdm(total=steps, desc=f"{variant}: steps", unit_scale=True, leave=False) as bar:
-            sample = sample_steps(config, variant, steps, seed, bar.update)
-        for number in frames:
-            yield _row(config.base, variant, number, sample, list_up_to)
-
-
-def _row(base: int, variant: Variant, frames: int, sample: SampledSteps, list_up_to: int) -> Row:
-    exploration = _explored(base, variant, frames)
-    complete = collect(exploration, variant)
-    sampled = count_sampled(sample, complete)
-    found = find_ambiguities(exploration, complete)
-    listed = found if len(found) <= list_up_to else []
-    return Row(
-        variant,
-        frames,
-        len(complete),
-        len(found),
-        sampled,
-        tuple(_kinds(exploration, variant, found)),
-        tuple(_example(exploration, variant, ambiguity) for ambiguity in listed),
-    )
-
-
-def _explored(base: int, variant: Variant, frames: int) -> Exploration:
-    described = f"{variant}, {frames} frame{'s' if frames > 1 else ''}: situations"
-    with tqdm(desc=described, unit_scale=True, leave=False) as bar:
-
-        def show(done: int, found: int) -> None:
-            bar.total = found
-            bar.update(done - bar.n)
-
-        return explore(base, frames, complete_width(frames), variant, show)
-
-
-def _kinds(
-    exploration: Exploration, variant: Variant, found: list[Ambiguity]
-) -> Iterator[KindFound]:
-    """The kinds, the most frequent first."""
-    by_kind = sorted(found, key=_order)
-    groups = [(kind, list(group)) for kind, group in groupby(by_kind, lambda one: one.kind)]
-    groups.sort(key=lambda group: -len(group[1]))
-    for kind, group in groups:
-        yield KindFound(kind, len(group), _example(exploration, variant, group[0]))
-
-
-def _order(ambiguity: Ambiguity) -> tuple[object, ...]:
-    kind = ambiguity.kind
-    return kind.answers, kind.symbol, kind.signpost, ambiguity.distance
-
-
-def _example(exploration: Exploration, variant: Variant, ambiguity: Ambiguity) -> Example:
-    return Example(
-        ambiguity.history,
-        ambiguity.symbol,
-        ambiguity.operation,
-        worked_example(exploration, ambiguity, variant),
-    )
-
-
-ANSWERS = {
-    Action.LEFT: "finger left",
-    Action.RIGHT: "finger right",
-    Action.UP: "finger up",
-    Action.DOWN: "finger down",
-    Action.SIGNPOST_LEFT: "signpost left",
-    Action.SIGNPOST_RIGHT: "signpost right",
-    Action.SLIDE: "slide",
-    Action.SUBMIT: "submit",
-}
-#: Columns of an abacus that are drawn: those of the window and a few more.
-DRAWN_COLUMNS = 5
-_BETWEEN_FRAMES = "      "
-
-
-def symbol_text(base: int, symbol: int) -> str:
-    """A symbol as the agent reads it."""
-    return str(symbol) if symbol < base else "+-"[symbol - base]
-
-
-def draw_windows(base: int, history: tuple[int, ...]) -> str:
-    """The frames side by side, oldest first: signpost, encoding, beads; the finger in brackets."""
-    ages = [f"{k} ago" if k else "now" for k in range(len(history) - 1, -1, -1)]
-    frames = [
-        [age.ljust(8), *_frame_lines(base, code)] for age, code in zip(ages, history, strict=True)
-    ]
-    lines = zip(*frames, strict=True)
-    return "\n".join(_BETWEEN_FRAMES.join(line).rstrip() for line in lines)
-
-
-def _frame_lines(base: int, code: int) -> list[str]:
-    left, right, row, phase, signpost = decode_frame(base, code)
-    over_left = FLAG if signpost == SIGNPOST_LEFT else " "
-    over_right = FLAG if signpost == SIGNPOST_RIGHT else " "
-    before = ENCODING[(phase - 1) % ENCODING_PERIOD] if left < base else PADDING
-    lines = [_pair(over_left, over_right), _pair(before, ENCODING[phase])]
-    for place in range(base):
-        in_left = PADDING if left == base else GAP if left == place else BEAD
-        in_right = GAP if right == place else BEAD
-        lines.append(_pair(in_left, in_right, finger=place == row))
-    return lines
-
-
-def _pair(left: str, right: str, finger: bool = False) -> str:
-    return f" {left}  [{right}] " if finger else f" {left}   {right}  "
-
-
-def told(witness: Witness, answer: Action, variant: Variant) -> list[str]:
-    """An operation in words: how to get there, where things stand, what is right there."""
-    way = ", ".join(ANSWERS[action] for action in _actions(witness, variant)) or "none yet"
-    batch = abacus_of(witness, 1, variant)
-    return [
-        f'**{witness.in_base}** (`start={witness.start}`, `expression="{witness.expression}"`), '
-        f"after {_steps(witness.step)} ({way}): **{ANSWERS[answer]}**.",
-        _where_things_stand(batch),
-    ]
-
-
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
-
-
-def _actions(witness: Witness, variant: Variant) -> list[Action]:
-    batch = abacus_of(replace(witness, step=0), 1, variant)
-    actions = []
-    for _ in range(witness.step):
-        answer = expert_actions(batch, variant)
-        actions.append(Action(int(answer[0])))
-        batch.step(answer)
-    return actions
-
-
-def _where_things_stand(batch: AbacusBatch) -> str:
-    scalars = batch.scalars[0]
-    if scalars["digit_index"] == ON_OPERATION_SYMBOL:
-        return f"A reset is asked for; the signpost stands on column {scalars['signpost']}."
-    j = int(scalars["digit_index"])
-    shown = f"The digit for column {j} is shown"
-    signpost = (
-        "the signpost stands there"
-        if scalars["signpost"] == j
-        else f"the signpost stands on column {scalars['signpost']}"
-    )
-    if scalars["wrong_count"] == 0:
-        return f"{shown}, {signpost}, and all is written."
-    column = int(scalars["first_wrong"])
-    return (
-        f"{shown}, {signpost}, and column {column} has to show {batch.target[0, column]} instead "
-        f"of {batch.digits[0, column]}."
-    )
-
-
-def draw_abaci(example: Example, variant: Variant) -> str:
-    """The abaci of an example side by side, each under its operation."""
-    blocks = []
-    for answer, witness in example.witnesses.items():
-        batch = abacus_of(witness, len(example.history), variant)
-        picture = render_ansi(view_of(batch, 0), DRAWN_COLUMNS).splitlines()
-        blocks.append([f"{witness.in_base}: {ANSWERS[answer]}", *picture])
-    width = max(len(line) for block in blocks for line in block)
-    lines = zip_longest(*blocks, fillvalue="")
-    return "\n".join("  ".join(part.ljust(width) for part in line).rstrip() for line in lines)
-
-
+EXAMPLE = "python -m pipelines.audit --frames 1 2 3 --steps 1e6"
 ORDERS: dict[Variant, str] = {"before": "before the write", "printed": "after the write (printed)"}
 HEADINGS = (
     "signpost moves",
@@ -257,204 +50,23 @@ HEADINGS = (
     "observations",
     "ambiguous",
     "sampled",
-    "of these ambiguous",
-    "steps that cannot be learned",
+    "ambiguous in sample",
+    "unlearnable steps",
 )
-#: Kinds that are drawn for a row of the table; the others are told in a line.
-DRAWN_KINDS = 4
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """A row of the table, as text."""
-    sampled = row.sampled
-    return (
-        ORDERS[row.variant],
-        str(row.frames),
-        f"{row.observations:,}",
-        f"{row.ambiguous:,}",
-        f"{sampled.observations:,}",
-        f"{sampled.ambiguous:,}",
-        share(sampled.unlearnable_share),
-    )
-
-
-def share(value: float) -> str:
-    """A share in percent, with as many decimals as it takes not to be a zero that is none."""
-    if value == 0:
-        return "0"
-    decimals = 2
-    while round(100 * value, decimals) == 0:
-        decimals += 1
-    return f"{100 * value:.{decimals}f} %"
-
-
-def table_lines(rows: Sequence[Row]) -> list[str]:
-    """The table for a terminal."""
-    lines = [HEADINGS, *(cells(row) for row in rows)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(HEADINGS))]
-    return [
-        "  ".join(
-            text.ljust(width) if k == 0 else text.rjust(width)
-            for k, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]
-
-
-def markdown(rows: Sequence[Row], base: int, command: str) -> str:
-    """The page: the table, then for each row its kinds of ambiguity with worked examples."""
-    lines = [
-        "# Observability: does what the agent sees tell what to do?",
-        "",
-        f"Written by `{command}`. Numbers are in base {base}.",
-        "",
-        *_introduction(rows),
-        "",
-        f"| {' | '.join(HEADINGS)} |",
-        f"|---|{'---:|' * (len(HEADINGS) - 1)}",
-        *(f"| {' | '.join(cells(row))} |" for row in rows),
-        "",
-        *_legend(),
-    ]
-    for row in rows:
-        lines += ["", *_section(row, base)]
-    return "\n".join(lines) + "\n"
-
-
-def _introduction(rows: Sequence[Row]) -> list[str]:
-    sampled = rows[0].sampled.steps
-    return [
-        "An observation is ambiguous if two states look the same and the reference algorithm does",
-        "different things in them. An agent without a memory errs in one of the two, however it is",
-        "trained. The left half of the table counts every observation that the algorithm can ever",
-        "meet, at any width and operand length (`docs/exactness.md`); the right half what",
-        f"{sampled:,} steps of the teacher met.",
-    ]
-
-
-def _legend() -> list[str]:
-    return [
-        "*Steps that cannot be learned*: sampled steps on which the best answer that a policy can",
-        "give to the observation, the most frequent one, is not the right one.",
-        "",
-        "In the pictures, `⚑` is the signpost, `●` a bead, `┆` the gap, `[ ]` the finger, `░` the",
-        "padding left of column 0; `¼`, `½` and `¾` are the encoding that the agent reads above a",
-        "column. Column 0 is the least significant.",
-    ]
-
-
-def _section(row: Row, base: int) -> list[str]:
-    plural = "frame" if row.frames == 1 else "frames"
-    lines = [f"## Signpost moves {ORDERS[row.variant]}, {row.frames} {plural}", ""]
-    if not row.kinds:
-        return [*lines, "No observation is ambiguous."]
-    lines += [
-        f"{row.ambiguous:,} of {row.observations:,} observations are ambiguous, of "
-        f"{len(row.kinds)} kind{'s' if len(row.kinds) > 1 else ''}:",
-        "",
-        "| observations | right answers | symbol | signpost | met by, after so many steps |",
-        "|---:|---|---|---|---|",
-        *(_kind_line(found) for found in row.kinds),
-    ]
-    for found in row.kinds[:DRAWN_KINDS] if row.frames > 1 else row.kinds[:1]:
-        lines += ["", *_worked(found, row, base)]
-    return lines
-
-
-def _kind_line(found: KindFound) -> str:
-    kind = found.kind
-    met = "; ".join(
-        f"{witness.in_base}, {witness.step}: {ANSWERS[answer]}"
-        for answer, witness in found.example.witnesses.items()
-    )
-    answers = " or ".join(ANSWERS[answer] for answer in kind.answers)
-    return f"| {found.observations:,} | {answers} | {kind.symbol} | {kind.signpost} | {met} |"
-
-
-def _worked(found: KindFound, row: Row, base: int) -> list[str]:
-    answers = " or ".join(ANSWERS[answer] for answer in found.kind.answers)
-    example = found.example
-    lines = [f"### {answers[0].upper()}{answers[1:]}?", ""]
-    for answer, witness in example.witnesses.items():
-        lines += [f"- {' '.join(told(witness, answer, row.variant))}"]
-    who = "Both" if len(example.witnesses) == 2 else "All"
-    return [
-        *lines,
-        "",
-        f"{who} see the symbol {symbol_text(base, example.symbol)}, "
-        f"{'subtracting' if example.operation else 'adding'}, and"
-        f"{' this window' if row.frames == 1 else ' in their last windows this'}:",
-        "",
-        "```text",
-        draw_windows(base, example.history),
-        "```",
-        "",
-        "The abaci themselves:",
-        "",
-        "```text",
-        draw_abaci(example, row.variant),
-        "```",
-    ]
-
-
-def as_json(rows: Sequence[Row], base: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Everything, in plain values."""
-    return {
-        "settings": settings,
-        "rows": [
-            {
-                "variant": row.variant,
-                "frames": row.frames,
-                "explored_columns": complete_width(row.frames),
-                "observations": row.observations,
-                "ambiguous": row.ambiguous,
-                "sampled_steps": row.sampled.steps,
-                "sampled_observations": row.sampled.observations,
-                "sampled_ambiguous": row.sampled.ambiguous,
-                "unlearnable_steps": row.sampled.unlearnable_steps,
-                "unlearnable_share": row.sampled.unlearnable_share,
-                "kinds": [_kind_json(found, base) for found in row.kinds],
-                "ambiguous_observations": [_example_json(one, base) for one in row.listed],
-            }
-            for row in rows
-        ],
-    }
-
-
-def _kind_json(found: KindFound, base: int) -> dict[str, Any]:
-    return {
-        "answers": [answer.name for answer in found.kind.answers],
-        "symbol": found.kind.symbol,
-        "signpost": found.kind.signpost,
-        "observations": found.observations,
-        "example": _example_json(found.example, base),
-    }
-
-
-def _example_json(example: Example, base: int) -> dict[str, Any]:
-    return {
-        "frame_codes": list(example.history),
-        "symbol": symbol_text(base, example.symbol),
-        "operation": "subtract" if example.operation else "add",
-        "met_by": [dict(_witness_json(*pair)) for pair in example.witnesses.items()],
-    }
-
-
-def _witness_json(answer: Action, witness: Witness) -> Iterator[tuple[str, Any]]:
-    yield "answer", answer.name
-    yield "columns", witness.columns
-    yield "start", witness.start
-    yield "expression", witness.expression
-    yield "in_base", witness.in_base
-    yield "step", witness.step
-
-
-EXAMPLE = "python -m pipelines.audit --frames 1 2 3 --steps 1e6"
+ACTION_NAMES = {
+    action: f"finger {words(action.name)}" if action <= Action.DOWN else words(action.name)
+    for action in Action
+}
+#: Kinds of ambiguity with a worked example, for each row of the table.
+WORKED_KINDS = 4
+#: Columns drawn of an abacus: those of the window and a few more.
+DRAWN_COLUMNS = 5
+_BETWEEN_FRAMES = "      "
 
 
 @dataclass(frozen=True)
 class Options:
-    """The command line."""
+    """Options of the command line."""
 
     base: int = option(5, "base of the abacus")
     columns: int = option(10, "columns of the abacus on which steps are sampled")
@@ -463,23 +75,21 @@ class Options:
         tuple(range(1, MAX_FRAMES + 1)), "numbers of frames to audit; 6 takes 2 GB and a minute"
     )
     variants: tuple[Variant, ...] = option(VARIANTS, "orders of signpost and write to audit")
-    steps: int = option(4_000_000, "the teacher's steps to sample for each variant")
-    list_up_to: int = option(200, "ambiguous observations of a row to list one by one in the JSON")
+    steps: int = option(4_000_000, "steps of the teacher to sample for each variant")
+    list_up_to: int = option(200, "list all ambiguous observations of a row in the JSON up to here")
     seed: int = option(0, "seed of the operations sampled")
     output: Path = option(Path("results"), "folder to write to")
 
     def __post_init__(self) -> None:
         for number in self.frames:
-            if not 1 <= number <= MAX_FRAMES:
-                raise ValueError(f"frames={number} is not allowed: give 1 to {MAX_FRAMES}")
-        if self.steps < 1:
-            raise ValueError(f"steps={self.steps} is not allowed: give 1 or more")
+            check_integer("frames", number, 1, MAX_FRAMES)
+        check_integer("steps", self.steps, 1)
         if self.output.exists() and not self.output.is_dir():
-            raise ValueError(f"output={shown_path(self.output)} is a file: give a folder")
+            raise ValueError(f"output={relative_path(self.output)} is a file: give a folder")
 
     @property
     def config(self) -> AbacusConfig:
-        """The world that is sampled, with the most frames asked for."""
+        """Configuration of the abaci on which steps are sampled, with the most frames."""
         return AbacusConfig(
             base=self.base,
             columns=self.columns,
@@ -489,29 +99,290 @@ class Options:
 
 
 def main(options: Options) -> int:
-    """Measures, prints, writes."""
-    rows = list(
-        measure(
-            options.config,
-            options.variants,
-            sorted(set(options.frames)),
-            options.steps,
-            options.seed,
-            options.list_up_to,
-        )
-    )
-    print("\n".join(table_lines(rows)))
+    """Measure, print the table, write the pages."""
+    rows = list(measure(options))
+    print(_table(rows).text())
     settings = asdict(options)
     del settings["output"]
+    content = {"settings": settings, "rows": [_row_json(row) for row in rows]}
     pages = {
-        "observability.json": json.dumps(as_json(rows, options.base, settings), indent=1) + "\n",
-        "observability.md": markdown(rows, options.base, "python -m pipelines.audit"),
+        "observability.json": json.dumps(content, indent=1) + "\n",
+        "observability.md": markdown(rows, options.base),
     }
     print()
     for name, text in pages.items():
         atomic_write_text(options.output / name, text)
-        print(f"written  {shown_path(options.output / name)}")
+        print(f"written  {relative_path(options.output / name)}")
     return 0
+
+
+@dataclass(frozen=True)
+class Example:
+    """An ambiguous observation, and for each right action an operation that needs it."""
+
+    ambiguity: Ambiguity
+    witnesses: dict[Action, Witness]
+
+
+@dataclass(frozen=True)
+class KindCount:
+    """A kind of ambiguity: its number of observations, and the nearest as an example."""
+
+    kind: Kind
+    observations: int
+    example: Example
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: a variant with a number of frames."""
+
+    base: int
+    variant: Variant
+    frames: int
+    observations: int
+    ambiguous: int
+    sampled: SampledCount
+    kinds: tuple[KindCount, ...]
+    #: All ambiguous observations, if there are at most `list_up_to`.
+    listed: tuple[Example, ...]
+
+
+def measure(options: Options) -> Iterator[Row]:
+    """Yield the rows of the table."""
+    steps = options.steps
+    for variant in options.variants:
+        with tqdm(total=steps, desc=f"{variant}: steps", unit_scale=True, leave=False) as bar:
+            sample = sample_steps(options.config, variant, steps, options.seed, bar.update)
+        for frames in sorted(set(options.frames)):
+            yield _row(_explore(options.base, variant, frames), sample, options.list_up_to)
+
+
+def _explore(base: int, variant: Variant, frames: int) -> Exploration:
+    title = f"{variant}, {counted(frames, 'frame')}: situations"
+    with tqdm(desc=title, unit_scale=True, leave=False) as bar:
+
+        def progress(done: int, found: int) -> None:
+            bar.total = found
+            bar.update(done - bar.n)
+
+        return explore(base, frames, complete_width(frames), variant, progress)
+
+
+def _row(exploration: Exploration, sample: SampledSteps, list_up_to: int) -> Row:
+    complete = collect(exploration)
+    finder = WitnessFinder(complete, exploration)
+    found = find_ambiguities(finder)
+    return Row(
+        exploration.base,
+        exploration.variant,
+        exploration.frames,
+        len(complete),
+        len(found),
+        count_sampled(sample, complete),
+        tuple(_count_kinds(finder, found)),
+        tuple(_example(finder, one) for one in found if len(found) <= list_up_to),
+    )
+
+
+def _count_kinds(finder: WitnessFinder, found: list[Ambiguity]) -> Iterator[KindCount]:
+    """Yield the kinds, the most frequent first."""
+    groups: dict[Kind, list[Ambiguity]] = {}
+    for ambiguity in found:
+        groups.setdefault(ambiguity.kind, []).append(ambiguity)
+    for kind in sorted(groups, key=lambda kind: (-len(groups[kind]), *asdict(kind).values())):
+        yield KindCount(kind, len(groups[kind]), _example(finder, groups[kind][0]))
+
+
+def _example(finder: WitnessFinder, ambiguity: Ambiguity) -> Example:
+    witnesses = {action: finder.find(ambiguity.row, action) for action in ambiguity.kind.answers}
+    return Example(ambiguity, witnesses)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    return Table(
+        key="observability",
+        title="",
+        note="",
+        header=HEADINGS,
+        rows=tuple(
+            (
+                ORDERS[row.variant],
+                str(row.frames),
+                f"{row.observations:,}",
+                f"{row.ambiguous:,}",
+                f"{row.sampled.observations:,}",
+                f"{row.sampled.ambiguous:,}",
+                f"{decimal_percent(row.sampled.unlearnable_share)} %",
+            )
+            for row in rows
+        ),
+    )
+
+
+def markdown(rows: Sequence[Row], base: int) -> str:
+    """Return the page: the table, then the ambiguities of each row with worked examples."""
+    sections = "\n".join(line for row in rows for line in _section(row))
+    return f"""\
+# Observability: does an observation determine the action?
+
+Written by `python -m pipelines.audit`. Numbers are in base {base}.
+
+An observation is ambiguous if two states have this observation and the reference algorithm acts
+differently in them. An agent without memory is wrong in one of the two, however it is trained. The
+columns *observations* and *ambiguous* count all observations of the algorithm, at any width and
+operand length (`docs/exactness.md`); the columns to their right count those in a sample of
+{rows[0].sampled.steps:,} steps of the teacher.
+
+{_table(rows).markdown()}
+*Unlearnable steps*: sampled steps on which the best action that a policy can choose for the
+observation, the most frequent one, is not the right one.
+
+In the pictures, `{FLAG}` is the signpost, `{BEAD}` a bead, `{GAP}` the gap, `[ ]` the finger, \
+`{PADDING}` the
+padding left of column 0; `¼`, `½` and `¾` are the encoding that the agent sees above a column.
+Column 0 is the least significant.
+{sections}
+"""
+
+
+def _section(row: Row) -> Iterator[str]:
+    yield f"\n## Signpost moves {ORDERS[row.variant]}, {counted(row.frames, 'frame')}\n"
+    if not row.kinds:
+        yield "No observation is ambiguous."
+        return
+    yield (
+        f"{row.ambiguous:,} of {row.observations:,} observations are ambiguous, of "
+        f"{counted(len(row.kinds), 'kind')}:\n"
+    )
+    yield "| observations | right actions | symbol | signpost | calculation, steps before: action |"
+    yield "|---:|---|---|---|---|"
+    for found in row.kinds:
+        examples = "; ".join(
+            f"{witness.in_base}, {witness.step}: {ACTION_NAMES[action]}"
+            for action, witness in found.example.witnesses.items()
+        )
+        kind = found.kind
+        cells = (f"{found.observations:,}", _join(kind.answers), kind.symbol, kind.signpost)
+        yield f"| {' | '.join(cells)} | {examples} |"
+    for found in row.kinds[: WORKED_KINDS if row.frames > 1 else 1]:
+        yield from _worked_example(found.example, row)
+
+
+def _join(actions: Sequence[Action]) -> str:
+    return " or ".join(ACTION_NAMES[action] for action in actions)
+
+
+def _worked_example(example: Example, row: Row) -> Iterator[str]:
+    seen, answers = example.ambiguity, _join(example.ambiguity.kind.answers)
+    yield f"\n### {answers[0].upper()}{answers[1:]}?\n"
+    pictures = []
+    for action, witness in example.witnesses.items():
+        batch, actions = witness.replay(row.frames, row.variant)
+        path = ", ".join(ACTION_NAMES[taken] for taken in actions) or "none yet"
+        yield (
+            f'- **{witness.in_base}** (`start={witness.start}`, `expression="{witness.expression}"'
+            f"`), after {counted(witness.step, 'step')} ({path}): **{ACTION_NAMES[action]}**. "
+            f"{_describe(batch)}"
+        )
+        picture = render_ansi(view_of(batch, 0), DRAWN_COLUMNS).splitlines()
+        pictures.append([f"{witness.in_base}: {ACTION_NAMES[action]}", *picture])
+    width = max(len(line) for picture in pictures for line in picture)
+    lines = zip_longest(*pictures, fillvalue="")
+    yield (
+        f"\n{'Both' if len(pictures) == 2 else 'All'} have the symbol {seen.symbol}, the operation "
+        f"{'subtraction' if seen.operation else 'addition'}, and "
+        f"{'this frame' if row.frames == 1 else 'these frames'}:\n"
+    )
+    yield from ("```text", draw_frames(row.base, seen.history), "```")
+    yield "\nThe whole abaci:\n\n```text"
+    yield from ("  ".join(part.ljust(width) for part in line).rstrip() for line in lines)
+    yield "```"
+
+
+def _describe(batch: AbacusBatch) -> str:
+    """Return where the signpost is, and what is left to write."""
+    scalars = batch.scalars[0]
+    j, signpost = int(scalars["digit_index"]), int(scalars["signpost"])
+    if j == ON_OPERATION_SYMBOL:
+        return f"The symbol asks for a reset; the signpost is on column {signpost}."
+    there = "there" if signpost == j else f"on column {signpost}"
+    begin = f"The symbol is the digit for column {j}, the signpost is {there}, and"
+    if scalars["wrong_count"] == 0:
+        return f"{begin} all columns are right."
+    column = int(scalars["first_wrong"])
+    return (
+        f"{begin} column {column} has to change from {batch.digits[0, column]} to "
+        f"{batch.target[0, column]}."
+    )
+
+
+def draw_frames(base: int, history: tuple[int, ...]) -> str:
+    """Draw frames side by side, oldest first: signpost, encoding, beads; the finger in brackets."""
+    ages = [f"{k} ago" if k else "now" for k in range(len(history) - 1, -1, -1)]
+    frames = [
+        [age.ljust(8), *_frame_lines(base, code)] for age, code in zip(ages, history, strict=True)
+    ]
+    lines = zip(*frames, strict=True)
+    return "\n".join(_BETWEEN_FRAMES.join(line).rstrip() for line in lines)
+
+
+def _frame_lines(base: int, code: int) -> Iterator[str]:
+    left, right, row, phase, signpost = decode_frame(base, code)
+    over_left = FLAG if signpost == SIGNPOST_LEFT else " "
+    over_right = FLAG if signpost == SIGNPOST_RIGHT else " "
+    before = ENCODING[(phase - 1) % ENCODING_PERIOD] if left < base else PADDING
+    yield f" {over_left}   {over_right}  "
+    yield f" {before}   {ENCODING[phase]}  "
+    for place in range(base):
+        in_left = PADDING if left == base else GAP if left == place else BEAD
+        in_right = GAP if right == place else BEAD
+        yield f" {in_left}  [{in_right}] " if place == row else f" {in_left}   {in_right}  "
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "variant": row.variant,
+        "frames": row.frames,
+        "explored_columns": complete_width(row.frames),
+        "observations": row.observations,
+        "ambiguous": row.ambiguous,
+        "sampled_steps": row.sampled.steps,
+        "sampled_observations": row.sampled.observations,
+        "sampled_ambiguous": row.sampled.ambiguous,
+        "unlearnable_steps": row.sampled.unlearnable_steps,
+        "unlearnable_share": row.sampled.unlearnable_share,
+        "kinds": [
+            {
+                "answers": [action.name for action in found.kind.answers],
+                "symbol": found.kind.symbol,
+                "signpost": found.kind.signpost,
+                "observations": found.observations,
+                "example": _example_json(found.example),
+            }
+            for found in row.kinds
+        ],
+        "ambiguous_observations": [_example_json(example) for example in row.listed],
+    }
+
+
+def _example_json(example: Example) -> dict[str, Any]:
+    return {
+        "frame_codes": list(example.ambiguity.history),
+        "symbol": example.ambiguity.symbol,
+        "operation": "subtract" if example.ambiguity.operation else "add",
+        "met_by": [
+            {
+                "answer": action.name,
+                "columns": witness.columns,
+                "start": witness.start,
+                "expression": witness.expression,
+                "in_base": witness.in_base,
+                "step": witness.step,
+            }
+            for action, witness in example.witnesses.items()
+        ],
+    }
 
 
 if __name__ == "__main__":

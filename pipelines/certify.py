@@ -1,12 +1,12 @@
-"""Certifies a policy: asks it about every observation that the algorithm can ever meet.
+"""Certify a policy: compare it with the teacher on every observation that the algorithm can meet.
 
-A policy that answers all of them as the teacher does is exact on an abacus of any width, with
-operands of any length. Where it is not, the smallest operations that go wrong are named. The exit
-status is 0 for an exact policy, 1 for another, 2 for a mistake in the command.
+A policy that takes the teacher's action on all of them is exact on an abacus of any width, with
+operands of any length. For any other policy, the smallest calculations with a wrong action are
+printed. The exit status is 0 for an exact policy, 1 for any other, 2 for an error in the command.
 
-The policy is the folder of a run or of a policy, a zip of Stable-Baselines3 (with --trust), a
-Python function as module:function, teacher or random; without one, the policy that comes with the
-project.
+The policy is the folder of a run or of a policy, a zip file of Stable-Baselines3 (with --trust), a
+Python function as module:function, `teacher` or `random`. The default is the policy that comes with
+the project.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from abacus.checks import check_integer
 from oracle.algorithm import Variant
 from oracle.exact.certificate import Certificate, Counterexample, certify
 from oracle.exact.complete_set import complete_set
 from oracle.files import atomic_write_text
-from pipelines.job.command_line import argument, option, run, shown_path
-from pipelines.learning.named_policies import NamedPolicy, find_policy
+from pipelines.job.command_line import argument, option, relative_path, run
+from pipelines.learning.named_policies import find_policy
 
 EXAMPLE = "python -m pipelines.certify runs/first --json certificate.json"
 EXACT, NOT_EXACT = 0, 1
@@ -41,24 +42,25 @@ _ACTIONS = {
 
 @dataclass(frozen=True)
 class Options:
-    """The command line."""
+    """Options of the command line."""
 
     policy: str | None = argument("the policy (default: the one that comes with the project)", None)
-    trust: bool = option(False, "load a zip, which runs code of its maker")
-    counterexamples: int = option(10, "operations to name, the smallest first")
-    variant: Variant = option("before", "when the algorithm moves the signpost: before the write")
-    base: int | None = option(None, "base, for what does not know its own (default: 5)")
-    frames: int | None = option(None, "frames, for what does not know its own (default: 3)")
+    trust: bool = option(False, "load a zip file, which can run any code")
+    counterexamples: int = option(10, "number of counterexamples, the smallest first")
+    variant: Variant = option(
+        "before", "when the signpost moves: before the write, or after it as printed"
+    )
+    base: int | None = option(None, "base, for a policy that does not store it (default: 5)")
+    frames: int | None = option(None, "frames, for a policy that does not store them (default: 3)")
     seed: int = option(0, "seed of the random policy")
-    json: Path | None = option(None, "file to write the certificate into")
+    json: Path | None = option(None, "file to write the certificate to")
+
+    def __post_init__(self) -> None:
+        check_integer("counterexamples", self.counterexamples, 0)
 
 
 def main(options: Options) -> int:
-    """Certifies, and says what was found."""
-    if options.counterexamples < 0:
-        raise ValueError(
-            f"counterexamples={options.counterexamples} is not allowed: give 0 or more"
-        )
+    """Certify, print the certificate, and write it if asked."""
     policy = find_policy(
         options.policy,
         trust=options.trust,
@@ -67,34 +69,34 @@ def main(options: Options) -> int:
         seed=options.seed,
         variant=options.variant,
     )
-    certificate = certified(policy, options.variant, options.counterexamples)
+    known = complete_set(policy.base, policy.frames, options.variant)
+    with tqdm(total=len(known), unit=" observations", disable=None, leave=False) as bar:
+        certificate = certify(
+            policy.answers,
+            known,
+            counterexamples=options.counterexamples,
+            progress=bar.update,
+        )
     print("\n".join(lines(policy.name, certificate)))
     if options.json:
         atomic_write_text(options.json, certificate.to_json() + "\n")
-        print(f"written       {shown_path(options.json)}")
+        print(f"written       {relative_path(options.json)}")
     return EXACT if certificate.exact else NOT_EXACT
 
 
-def certified(policy: NamedPolicy, variant: Variant, counterexamples: int) -> Certificate:
-    """The certificate, with a bar while the policy is asked."""
-    known = complete_set(policy.base, policy.frames, variant)
-    with tqdm(total=len(known), desc="asking", unit=" obs", disable=None, leave=False) as bar:
-        return certify(policy.answers, known, counterexamples=counterexamples, progress=bar.update)
-
-
 def lines(name: str, certificate: Certificate) -> Iterator[str]:
-    """The certificate for people."""
+    """Yield the lines of the certificate for a terminal."""
     yield f"policy        {name}"
     if certificate.policy_digest:
         yield f"weights       sha256 {certificate.policy_digest}"
     yield (
-        f"asked         {certificate.observations:,} observations: all that the algorithm meets in "
-        f"base {certificate.base} with {certificate.frames} frames, at any width and length"
+        f"observations  {certificate.observations:,}: all of the algorithm in base "
+        f"{certificate.base} with {certificate.frames} frames, at any width and length"
     )
     if certificate.variant != "before":
         yield f"variant       {certificate.variant}"
     if certificate.ambiguous:
-        yield f"ambiguous     {certificate.ambiguous:,}: no policy can be right on all of these"
+        yield f"ambiguous     {certificate.ambiguous:,}: no memoryless policy is right on all"
     yield f"wrong         {certificate.disagreements:,}"
     if certificate.smallest_margin is not None:
         yield f"margin        {certificate.smallest_margin:.4g} at the closest decision"
@@ -104,24 +106,20 @@ def lines(name: str, certificate: Certificate) -> Iterator[str]:
     yield "result        NOT EXACT"
     if certificate.counterexamples:
         yield ""
-        yield f"the smallest operations that go wrong (decimal; base {certificate.base} behind):"
+        yield "smallest calculations with a wrong action:"
     for example in certificate.counterexamples:
-        yield f"  {_told(example)}"
+        yield f"  {_describe(example, certificate.base)}"
 
 
-def _told(example: Counterexample) -> str:
-    start = f"from {example.start}: " if example.start else ""
-    return (
-        f"{start}{example.expression} ({example.in_base}) on {example.columns} columns, step "
-        f"{example.step + 1}, symbol {example.symbol}: {_difference(example)}"
-    )
-
-
-def _difference(example: Counterexample) -> str:
+def _describe(example: Counterexample, base: int) -> str:
+    action = f"it {_ACTIONS[example.policy_action]}"
     if example.policy_action == example.teacher_action:
-        return f"it {_ACTIONS[example.policy_action]}, as the teacher does only sometimes here"
+        action += ", as the teacher does in only some states with this observation"
+    else:
+        action += f" where the teacher {_ACTIONS[example.teacher_action]}"
     return (
-        f"it {_ACTIONS[example.policy_action]} where the teacher {_ACTIONS[example.teacher_action]}"
+        f"{example.calculation} ({example.in_base} in base {base}) on {example.columns} columns, "
+        f"step {example.step + 1}, symbol {example.symbol}: {action}"
     )
 
 

@@ -1,10 +1,14 @@
-"""Certificates: a policy that answers as the teacher everywhere is exact at any length."""
+"""Certificates: a policy that agrees with the expert on the complete set is exact at any length.
+
+`docs/exactness.md` says what a certificate covers.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,17 +22,17 @@ from oracle.exact.witness import WitnessFinder
 
 FORMAT = "virtual-abacus-certificate"
 VERSION = 1
-#: Observations answered at once.
+#: Observations in one call of the policy.
 CHUNK = 8192
 
 Observations = dict[str, npt.NDArray[np.float32]]
-#: From N observations to N actions, or to (N, 8) scores of which the greatest is chosen.
+#: A policy as a function: from N observations to N actions, or to (N, 8) scores.
 Answers = Callable[[Observations], npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Where a policy goes wrong: from `start`, in `expression`, after `step` right steps."""
+    """A wrong action: calculating `expression` from `start`, after `step` right steps."""
 
     columns: int
     start: int
@@ -41,10 +45,16 @@ class Counterexample:
     policy_action: str
     teacher_action: str
 
+    @property
+    def calculation(self) -> str:
+        """The whole calculation in decimal, with its starting value: `1 + 1`."""
+        sign = "" if self.expression.startswith(("+", "-")) else "+"
+        return str(self.start) + re.sub("([+-])", r" \1 ", sign + self.expression)
+
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a policy answers on the complete set of observations."""
+    """How a policy compares with the expert on the complete set of observations."""
 
     base: int
     frames: int
@@ -60,7 +70,7 @@ class Certificate:
     def __post_init__(self) -> None:
         if not 0 <= self.disagreements <= self.observations:
             raise ValueError(
-                f"disagreements={self.disagreements} is not allowed: give 0 to the number of "
+                f"disagreements={self.disagreements} is not allowed: give at most the number of "
                 f"observations, {self.observations}"
             )
         if len(self.counterexamples) > self.disagreements:
@@ -71,20 +81,20 @@ class Certificate:
 
     @property
     def exact(self) -> bool:
-        """Whether the policy is exact, at every width and every operand length."""
+        """Whether the policy is exact, at any width and operand length."""
         return self.disagreements == 0 and self.ambiguous == 0
 
     def to_json(self) -> str:
-        """The certificate as JSON text."""
+        """Return the certificate as JSON text."""
         content = {"format": FORMAT, "version": VERSION, "exact": self.exact, **asdict(self)}
         return json.dumps(content, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """A certificate from JSON text; refuses what is not one, or is of another version."""
+        """Read a certificate from JSON text; raise ValueError if it is not a valid one."""
         content = json.loads(text)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise ValueError(f"this is no certificate: its format is not {FORMAT!r}")
+            raise ValueError(f"not a certificate: its format is not {FORMAT!r}")
         if content.pop("version", None) != VERSION:
             raise ValueError(f"the certificate is of another version: give version {VERSION}")
         exact = content.pop("exact", None)
@@ -115,15 +125,14 @@ def certify(
     policy_digest: str | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Certificate:
-    """The certificate of a policy: any SB3 policy or algorithm, or a callable (see Answers).
+    """Return the certificate of a policy: an SB3 policy or algorithm, or a callable (`Answers`).
 
-    What an observation shows to be illegal is masked; everything else the policy has to leave
-    alone by itself. The margin is that of its scores (the logits of an SB3 policy), None where a
-    callable gives actions only. Raises ValueError where the policy does not fit the set.
+    Actions that the newest frame shows to be illegal are masked, no others. The margin is the
+    smallest difference between the best and the second-best score (the logits of an SB3 policy);
+    None for a callable that returns actions. Raise ValueError if the policy does not fit the set.
     """
     chosen = observations or complete_set(base, frames, variant)
-    answers = answers_of(policy)
-    actions, margin = _answer_all(answers, chosen, progress)
+    actions, margin = _actions_and_margin(answers_of(policy), chosen, progress)
     wrong = np.flatnonzero((actions != chosen.actions) | chosen.ambiguous)
     examples: tuple[Counterexample, ...] = ()
     if counterexamples and len(wrong):
@@ -144,14 +153,8 @@ def certify(
     )
 
 
-def disagreeing_rows(policy: Any, observations: ObservationSet) -> npt.NDArray[np.int64]:
-    """The rows of a set on which the policy does not answer as the teacher."""
-    actions, _ = _answer_all(answers_of(policy), observations, None)
-    return np.flatnonzero(actions != observations.actions)
-
-
 def answers_of(policy: Any) -> Answers:
-    """How to ask a policy, whatever it is."""
+    """Return any policy as a function from observations to actions or scores."""
     policy = getattr(policy, "policy", policy)
     if hasattr(policy, "get_distribution"):
         return _sb3_answers(policy)
@@ -168,63 +171,57 @@ def _sb3_answers(policy: Any) -> Answers:
 
     policy.set_training_mode(False)
 
-    def logits(observations: Observations) -> npt.NDArray[np.float32]:
-        tensors, _ = policy.obs_to_tensor(observations)
-        with torch.no_grad():
-            distribution = policy.get_distribution(tensors).distribution
-        scores: npt.NDArray[np.float32] = distribution.logits.cpu().numpy()
-        return scores
-
     def answers(observations: Observations) -> npt.NDArray[np.float32]:
         expected = {key: space.shape for key, space in policy.observation_space.spaces.items()}
         given = {key: rows.shape[1:] for key, rows in observations.items()}
         if expected != given:
             raise ValueError(
-                f"the policy sees {expected}, the set holds {given}: give a set for the policy's "
+                f"the policy takes {expected}, the set holds {given}: give a set for the policy's "
                 "base and frames"
             )
-        return logits(observations)
+        tensors, _ = policy.obs_to_tensor(observations)
+        with torch.no_grad():
+            distribution = policy.get_distribution(tensors).distribution
+        logits: npt.NDArray[np.float32] = distribution.logits.cpu().numpy()
+        return logits
 
     return answers
 
 
-def _chunks(observations: ObservationSet) -> Iterator[slice]:
-    for start in range(0, len(observations), CHUNK):
-        yield slice(start, min(start + CHUNK, len(observations)))
-
-
-def _answer_all(
+def _actions_and_margin(
     answers: Answers, observations: ObservationSet, progress: Callable[[int], object] | None
 ) -> tuple[npt.NDArray[np.int64], float | None]:
-    """(the policy's actions, the smallest margin) over the whole set."""
+    """Return the policy's actions and the smallest margin over the whole set."""
     actions = np.empty(len(observations), np.int64)
-    margin: float | None = None
-    for rows in _chunks(observations):
+    margins: list[float] = []
+    for start in range(0, len(observations), CHUNK):
+        rows = slice(start, start + CHUNK)
         given = np.asarray(answers(observations.observations(rows)))
         illegal = observations.visibly_illegal[rows]
-        actions[rows], chunk_margin = _decide(given, illegal)
-        if chunk_margin is not None:
-            margin = chunk_margin if margin is None else min(margin, chunk_margin)
+        actions[rows], margin = _decide(given, illegal)
+        if margin is not None:
+            margins.append(margin)
         if progress:
-            progress(rows.stop - rows.start)
-    return actions, margin
+            progress(len(illegal))
+    return actions, min(margins, default=None)
 
 
 def _decide(
     given: npt.NDArray[Any], illegal: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], float | None]:
+    """Return the legal actions of a chunk, and the smallest margin of their scores, if any."""
     count = len(illegal)
     if given.shape == (count,) and np.issubdtype(given.dtype, np.integer):
         if given.min() < 0 or given.max() >= len(Action):
-            raise ValueError(f"the policy answers outside 0 to {len(Action) - 1}")
+            raise ValueError(f"the policy returns actions outside 0 to {len(Action) - 1}")
         return given.astype(np.int64), None
     if given.shape != (count, len(Action)):
         raise ValueError(
-            f"the policy answers {count} observations with shape {given.shape}: give ({count},) "
+            f"the policy returns shape {given.shape} for {count} observations: return ({count},) "
             f"actions or ({count}, {len(Action)}) scores"
         )
     if not np.isfinite(given[~illegal]).all():
-        raise ValueError("the policy gives scores that are not finite")
+        raise ValueError("the policy returns scores that are not finite")
     scores = np.where(illegal, -np.inf, given.astype(np.float64))
     best_two = np.partition(scores, -2, axis=1)[:, -2:]
     return np.argmax(scores, axis=1), float((best_two[:, 1] - best_two[:, 0]).min())
@@ -233,7 +230,6 @@ def _decide(
 def _example(finder: WitnessFinder, row: int, policy_action: int) -> Counterexample:
     chosen = finder.observations
     witness = finder.find(row)
-    symbol = int(chosen.symbols[row])
     return Counterexample(
         columns=witness.columns,
         start=witness.start,
@@ -241,7 +237,7 @@ def _example(finder: WitnessFinder, row: int, policy_action: int) -> Counterexam
         in_base=witness.in_base,
         step=witness.step,
         frames=tuple(int(code) for code in chosen.histories[row]),
-        symbol=str(symbol) if symbol < chosen.base else "+-"[symbol - chosen.base],
+        symbol=chosen.symbol_text(row),
         operation="-" if chosen.operations[row] else "+",
         policy_action=Action(policy_action).name,
         teacher_action=Action(int(chosen.actions[row])).name,
@@ -249,7 +245,7 @@ def _example(finder: WitnessFinder, row: int, policy_action: int) -> Counterexam
 
 
 def digest_of(policy: Any) -> str | None:
-    """SHA-256 of a policy's weights by name; None for what has none."""
+    """Return the SHA-256 of a policy's named weights, or None for a policy without weights."""
     policy = getattr(policy, "policy", policy)
     if not hasattr(policy, "state_dict"):
         return None

@@ -1,7 +1,7 @@
-"""The set of all observations that the reference algorithm can meet, at any width and length.
+"""The complete set: all observations of the reference algorithm, at any width and operand length.
 
-`docs/exactness.md` holds the proof that the exploration of a narrow abacus finds them all. The set
-is kept on disk under a key of everything that it depends on, the source of the rules included.
+`docs/exactness.md` proves that the exploration of a narrow abacus finds them all. Sets are cached
+on disk; the file name holds a digest of everything that they depend on, source code included.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+import abacus.hash_index
 import abacus.kernel
 import abacus.observation
 import abacus.rules
 import oracle.algorithm
 import oracle.exact.exploration
 import oracle.expert
+from abacus.checks import check_integer
 from abacus.observation import (
     SIGNPOST_LEFT,
-    SIGNPOST_RIGHT,
     SIGNPOST_UNSEEN,
     decode_frame,
-    frame_codes,
-    frame_pixels,
+    observation_arrays,
+    visibly_illegal_actions,
 )
 from abacus.rules import ENCODING_PERIOD, Action
 from oracle.algorithm import Variant, check_variant
-from oracle.exact.exploration import OPERATION, SYMBOL, Exploration, explore
+from oracle.exact.exploration import Exploration, explore
 from oracle.files import atomic_write
 
 FORMAT_VERSION = 1
-#: Columns beyond the frames at which the exploration of an abacus has found all observations.
+#: An abacus with this many more columns than frames shows every observation.
 COLUMNS_BEYOND_FRAMES = 5
 MAX_FRAMES = 6
 _ARRAYS = ("histories", "symbols", "operations", "answers")
 _SOURCES = (
+    abacus.hash_index,
     abacus.kernel,
     abacus.observation,
     abacus.rules,
@@ -53,11 +55,11 @@ _SOURCES = (
 
 @dataclass(frozen=True)
 class ObservationSet:
-    """Distinct observations with the teacher's answer, sorted by their keys.
+    """Distinct observations with the expert's actions, sorted by key.
 
-    An observation is the frame codes of the window, oldest first, the symbol and the operation.
-    `answers` holds a bit for each action that is the teacher's answer in some situation that looks
-    so: one bit where the observation tells what to do.
+    An observation consists of the frame codes of the window, oldest first, the symbol and the
+    operation. `answers` has a bit for each action that the expert takes in some situation with this
+    observation: a single bit where the observation determines the action.
     """
 
     base: int
@@ -81,20 +83,20 @@ class ObservationSet:
 
     @cached_property
     def actions(self) -> npt.NDArray[np.int64]:
-        """(M,): the teacher's action; where it has two answers, the first by number."""
+        """(M,): the expert's action; the lowest where there are several."""
         bits = self.answers[:, None] >> np.arange(len(Action)) & 1
         first: npt.NDArray[np.int64] = np.argmax(bits, axis=1)
         return first
 
     @cached_property
     def ambiguous(self) -> npt.NDArray[np.bool_]:
-        """(M,): where two situations look the same and ask for different actions."""
-        two: npt.NDArray[np.bool_] = (self.answers & (self.answers - 1)) != 0
-        return two
+        """(M,): whether two situations with this observation need different actions."""
+        several: npt.NDArray[np.bool_] = (self.answers & (self.answers - 1)) != 0
+        return several
 
     @cached_property
     def keys(self) -> npt.NDArray[np.uint64]:
-        """(M,): ascending."""
+        """(M,): see `observation_keys`; ascending."""
         return observation_keys(self.histories, self.symbols, self.operations)
 
     @cached_property
@@ -108,10 +110,15 @@ class ObservationSet:
     @cached_property
     def visibly_illegal(self) -> npt.NDArray[np.bool_]:
         """(M, 8): the actions that the newest frame shows to be illegal."""
-        return visibly_illegal(self.base, self.histories[:, -1])
+        return visibly_illegal_actions(self.base)[self.histories[:, -1]]
+
+    def symbol_text(self, row: int) -> str:
+        """Return the symbol of a row as a reader writes it: a digit, + or -."""
+        symbol = int(self.symbols[row])
+        return str(symbol) if symbol < self.base else "+-"[symbol - self.base]
 
     def of_operation(self, operation: int) -> ObservationSet:
-        """The observations of one operation, ADD or SUBTRACT."""
+        """Return the observations of one operation, ADD or SUBTRACT."""
         rows = self.operations == operation
         return replace(self, **{name: getattr(self, name)[rows] for name in _ARRAYS})
 
@@ -121,7 +128,7 @@ class ObservationSet:
         symbols: npt.NDArray[np.integer],
         operations: npt.NDArray[np.integer],
     ) -> npt.NDArray[np.int64]:
-        """The rows of observations in this set; -1 for those which are not in it."""
+        """Return the rows of observations in this set, -1 for those not in it."""
         if histories.ndim != 2 or histories.shape[1] != self.frames:
             raise ValueError(
                 f"histories have shape {histories.shape}: give (n, {self.frames}) for this set"
@@ -138,25 +145,14 @@ class ObservationSet:
     def observations(
         self, rows: slice | npt.NDArray[np.integer] = slice(None)
     ) -> dict[str, npt.NDArray[np.float32]]:
-        """Rows as the environment gives them.
+        """Return rows as the environment gives them.
 
-        With three frames or more these tell the previous action, which is then as it was; with
-        fewer it is left at zeros, as at a start.
+        Three frames or more determine the previous action; with fewer it is all zeros, as at the
+        start of an episode.
         """
-        histories = self.histories[rows]
-        count = len(histories)
-        symbols = np.eye(self.base + 2, dtype=np.float32)[self.symbols[rows]]
-        previous = np.zeros((count, len(Action)), np.float32)
-        if self.frames >= 3:
-            actions = previous_actions(self.base, histories, self.symbols[rows])
-            acted = actions >= 0
-            previous[acted, actions[acted]] = 1.0
-        return {
-            "window": frame_pixels(self.base)[histories].reshape(count, -1),
-            "symbol": symbols,
-            "operation": self.operations[rows].astype(np.float32)[:, None],
-            "previous_action": previous,
-        }
+        histories, symbols = self.histories[rows], self.symbols[rows]
+        previous = previous_actions(self.base, histories, symbols) if self.frames >= 3 else None
+        return observation_arrays(self.base, histories, symbols, self.operations[rows], previous)
 
 
 def observation_keys(
@@ -164,7 +160,7 @@ def observation_keys(
     symbols: npt.NDArray[np.integer],
     operations: npt.NDArray[np.integer],
 ) -> npt.NDArray[np.uint64]:
-    """A 64-bit key of each observation, well mixed; a set checks that its own keys differ."""
+    """Return a 64-bit hash of each observation; `collect` checks that they are distinct."""
     keys = np.zeros(len(histories), np.uint64)
     for column in (symbols, operations, *np.asarray(histories).T):
         keys = (keys + np.asarray(column).astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -172,34 +168,16 @@ def observation_keys(
     return keys
 
 
-def visibly_illegal(base: int, frames: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """(M, 8): what a frame shows to be illegal: an edge that is in view, or nothing to slide."""
-    left, right, row, _, signpost = decode_frames(base, frames)
-    illegal = np.zeros((len(frames), len(Action)), np.bool_)
-    illegal[:, Action.LEFT] = left == base
-    illegal[:, Action.UP] = row == 0
-    illegal[:, Action.DOWN] = row == base - 1
-    illegal[:, Action.SIGNPOST_LEFT] = (left == base) & (signpost == SIGNPOST_RIGHT)
-    illegal[:, Action.SLIDE] = right == row
-    return illegal
-
-
-def decode_frames(base: int, frames: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], ...]:
-    """(left, right, row, phase, signpost) of frame codes, an array each."""
-    table = np.array([decode_frame(base, code) for code in range(frame_codes(base))])
-    return tuple(table[np.asarray(frames)].T)
-
-
 def previous_actions(
     base: int, histories: npt.NDArray[np.integer], symbols: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int64]:
-    """The teacher's last action as three frames or more tell it; -1 at a start."""
-    _, digit_before, row_before, phase_before, signpost_before = decode_frames(
+    """Return the expert's previous action, from three frames or more; -1 at a start."""
+    _, digit_before, row_before, phase_before, signpost_before = decode_frame(
         base, histories[:, -2]
     )
-    left, digit, row, phase, signpost = decode_frames(base, histories[:, -1])
+    left, digit, row, phase, signpost = decode_frame(base, histories[:, -1])
     moved = (phase - phase_before) % ENCODING_PERIOD
-    unseen_reset = (left == base) & (signpost == SIGNPOST_UNSEEN) & (np.asarray(symbols) >= base)
+    hidden_signpost = (left == base) & (signpost == SIGNPOST_UNSEEN) & (np.asarray(symbols) >= base)
     at_start = (histories == histories[:, :1]).all(axis=1) & (np.asarray(symbols) < base)
     to_left = (signpost_before == SIGNPOST_UNSEEN) | (signpost == SIGNPOST_LEFT)
     return np.select(
@@ -211,7 +189,7 @@ def previous_actions(
             digit != digit_before,
             (signpost != signpost_before) & to_left,
             signpost != signpost_before,
-            unseen_reset,
+            hidden_signpost,
             at_start,
         ],
         [
@@ -230,23 +208,22 @@ def previous_actions(
 
 
 def complete_width(frames: int) -> int:
-    """The width at which an exploration has met every observation there is."""
+    """Return the number of columns at which an exploration finds every observation."""
     return frames + COLUMNS_BEYOND_FRAMES
 
 
 def enumerate_observations(
     base: int, frames: int, variant: Variant = "before", width: int | None = None
 ) -> ObservationSet:
-    """Explores the algorithm on an abacus of `width` columns and collects what it meets."""
+    """Return the observations on an abacus of `width` columns; enough for all by default."""
     _check(base, frames, variant)
-    return collect(explore(base, frames, width or complete_width(frames), variant), variant)
+    return collect(explore(base, frames, width or complete_width(frames), variant))
 
 
-def collect(exploration: Exploration, variant: Variant) -> ObservationSet:
-    """The distinct observations of an exploration."""
+def collect(exploration: Exploration) -> ObservationSet:
+    """Return the distinct observations of an exploration."""
     histories = exploration.histories
-    symbols = exploration.situations[:, SYMBOL]
-    operations = exploration.situations[:, OPERATION]
+    symbols, operations = exploration.symbols, exploration.operations
     keys = observation_keys(histories, symbols, operations)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     same = (
@@ -261,7 +238,7 @@ def collect(exploration: Exploration, variant: Variant) -> ObservationSet:
     return ObservationSet(
         exploration.base,
         exploration.frames,
-        variant,
+        exploration.variant,
         histories[first],
         symbols[first],
         operations[first],
@@ -275,15 +252,14 @@ def complete_set(
     variant: Variant = "before",
     cache_folder: Path | None = None,
 ) -> ObservationSet:
-    """The complete set, from the cache where it is there; a damaged cache is made anew."""
+    """Return the complete set, from the cache if possible; replace a damaged cache file."""
     _check(base, frames, variant)
     path = cache_path(base, frames, variant, cache_folder)
     if path.exists():
         try:
             return _read(path, base, frames, variant)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            said = f"the cached set {path.name} is damaged ({error}): making it anew"
-            print(said, file=sys.stderr)
+            print(f"cached set {path.name} is damaged, enumerating: {error}", file=sys.stderr)
     observations = enumerate_observations(base, frames, variant)
     wider = enumerate_observations(base, frames, variant, complete_width(frames) + ENCODING_PERIOD)
     if wider.digest != observations.digest:
@@ -296,7 +272,7 @@ def complete_set(
 
 
 def cache_path(base: int, frames: int, variant: Variant, folder: Path | None = None) -> Path:
-    """Where a set is cached: its settings, and a digest of the source that decides it."""
+    """Return the cache file of a set, named after its settings and a digest of its sources."""
     digest = hashlib.sha256(f"{FORMAT_VERSION},{np.lib.format.__name__}".encode())
     for module in _SOURCES:
         digest.update(Path(str(module.__file__)).read_bytes())
@@ -305,7 +281,7 @@ def cache_path(base: int, frames: int, variant: Variant, folder: Path | None = N
 
 
 def default_cache_folder() -> Path:
-    """$ABACUS_CACHE, or the user's cache folder."""
+    """Return $ABACUS_CACHE, or a folder in the user's cache."""
     if chosen := os.environ.get("ABACUS_CACHE"):
         return Path(chosen)
     home = os.environ.get("XDG_CACHE_HOME")
@@ -313,10 +289,8 @@ def default_cache_folder() -> Path:
 
 
 def _check(base: int, frames: int, variant: Variant) -> None:
-    if not 2 <= base <= 10:
-        raise ValueError(f"base={base!r} is not allowed: give 2 to 10")
-    if not 1 <= frames <= MAX_FRAMES:
-        raise ValueError(f"frames={frames!r} is not allowed: give 1 to {MAX_FRAMES}")
+    check_integer("base", base, 2, 10)
+    check_integer("frames", frames, 1, MAX_FRAMES)
     check_variant(variant)
 
 
@@ -324,7 +298,7 @@ def _read(path: Path, base: int, frames: int, variant: Variant) -> ObservationSe
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
         observations = ObservationSet(base, frames, variant, *(file[name] for name in _ARRAYS))
         if observations.digest != str(file["digest"]):
-            raise ValueError("its digest differs")
+            raise ValueError("wrong digest")
     return observations
 
 
@@ -334,4 +308,4 @@ def _write(path: Path, observations: ObservationSet) -> None:
     try:
         atomic_write(path, lambda file: np.savez(file, digest=digest, **arrays))
     except OSError as error:
-        print(f"the set of observations is not cached: {error}", file=sys.stderr)
+        print(f"set of observations not cached: {error}", file=sys.stderr)

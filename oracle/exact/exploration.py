@@ -32,7 +32,6 @@ from abacus.rules import ENCODING_PERIOD, AbacusConfig
 from oracle.algorithm import Variant, check_variant
 from oracle.expert import answer
 
-
 #: The digit of an open column.
 OPEN = 255
 #: The parent of a start.

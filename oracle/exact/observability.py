@@ -1,14 +1,14 @@
-"""Whether an observation tells what to do, counted over steps that the teacher was seen to take.
+"""Observability: how often an observation does not determine the expert's action.
 
-Where two states look the same and the teacher answers differently, no memory-less policy can be
-right in both: the best it can do is to give the more frequent answer.
+Where two states have the same observation and the expert acts differently in them, no memoryless
+policy is right in both; the best it can do is take the more frequent action. Ambiguous observations
+are found exactly, in the complete set, and counted in a sample of steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,70 @@ from abacus.observation import decode_frame
 from abacus.rules import AbacusConfig, Action
 from oracle.algorithm import Variant
 from oracle.exact.complete_set import ObservationSet, observation_keys
-from oracle.exact.exploration import Exploration
-from oracle.exact.witness import Witness, walks
+from oracle.exact.witness import WitnessFinder
 from oracle.expert import expert_actions
 
-#: Abaci that are stepped together: few enough that each gets far beyond its first operations.
+#: Abaci stepped together: few enough that each gets far beyond its first operations.
 ABACI = 1024
+#: Places of the signpost, by the numbers of abacus.observation.
+SIGNPOST_NAMES = ("out of sight", "in the left column", "in the finger's column")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Properties shared by ambiguous observations: the actions, the symbol, the signpost."""
+
+    answers: tuple[Action, ...]
+    symbol: str
+    signpost: str
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """An observation with several right actions."""
+
+    row: int  # in the complete set
+    history: tuple[int, ...]
+    symbol: str
+    operation: int
+    kind: Kind
+    #: The nearest situation in which the expert takes each action.
+    nearest: Mapping[Action, int]
+
+    @property
+    def distance(self) -> int:
+        """Number of the farther of the nearest situations: the lower, the easier to follow."""
+        return max(self.nearest.values())
+
+
+def find_ambiguities(finder: WitnessFinder) -> list[Ambiguity]:
+    """Return all ambiguous observations of a complete set, nearest first."""
+    rows = np.flatnonzero(finder.observations.ambiguous)
+    return sorted(
+        (_ambiguity(finder, int(row)) for row in rows), key=lambda ambiguity: ambiguity.distance
+    )
+
+
+def _ambiguity(finder: WitnessFinder, row: int) -> Ambiguity:
+    known, situations = finder.observations, finder.situations(row)
+    actions, first = np.unique(finder.exploration.actions[situations], return_index=True)
+    answers = tuple(Action(int(action)) for action in actions)
+    history, symbol = tuple(known.histories[row].tolist()), known.symbol_text(row)
+    names = {"+": "an operation symbol", "-": "an operation symbol", "0": "the digit 0"}
+    signpost = SIGNPOST_NAMES[decode_frame(known.base, history[-1])[-1]]
+    return Ambiguity(
+        row,
+        history,
+        symbol,
+        int(known.operations[row]),
+        Kind(answers, names.get(symbol, "a digit"), signpost),
+        dict(zip(answers, situations[first].tolist(), strict=True)),
+    )
 
 
 @dataclass(frozen=True)
 class SampledSteps:
-    """What was seen before each of S steps, and the teacher's answer."""
+    """Observations before each of S steps, and the expert's actions."""
 
     histories: npt.NDArray[np.int16]  # (S, frames): frame codes, oldest first
     symbols: npt.NDArray[np.uint8]  # (S,)
@@ -41,12 +94,12 @@ class SampledSteps:
 
 @dataclass(frozen=True)
 class SampledCount:
-    """How ambiguous sampled observations are, with so many frames in each."""
+    """Counts of sampled observations and of ambiguous ones among them."""
 
     steps: int
     observations: int
     ambiguous: int
-    #: Steps at which the most frequent answer to the observation is not the right one.
+    #: Steps on which the most frequent action for the observation is not the expert's.
     unlearnable_steps: int
 
     @property
@@ -61,7 +114,7 @@ def sample_steps(
     seed: int,
     progress: Callable[[int], object] = lambda steps: None,
 ) -> SampledSteps:
-    """So many steps of the teacher on random operations; fewer abaci if the steps are few."""
+    """Sample steps of the expert on random operations; `progress` gets the number of new steps."""
     abaci = min(ABACI, steps)
     rounds = -(-steps // abaci)
     batch = AbacusBatch(config, abaci)
@@ -85,10 +138,10 @@ def sample_steps(
 
 
 def count_sampled(sample: SampledSteps, complete: ObservationSet) -> SampledCount:
-    """Counts a sample with as many of its frames as the complete set has; all must be in the set.
+    """Count a sample, all of which must be in the complete set, with as many frames as the set has.
 
-    The last k frames of a longer history are the history of an agent with k frames, at the start
-    of an episode too: there all frames show the first one.
+    The last k frames of a longer history are the history of an agent with k frames, also at the
+    start of an episode, where all frames are equal.
     """
     histories = sample.histories[:, -complete.frames :]
     keys = observation_keys(histories, sample.symbols, sample.operations)
@@ -107,114 +160,3 @@ def count_sampled(sample: SampledSteps, complete: ObservationSet) -> SampledCoun
         ambiguous=int(((counts > 0).sum(axis=1) > 1).sum()),
         unlearnable_steps=int(len(sample) - counts.max(axis=1).sum()),
     )
-
-
-#: Where the signpost is, by abacus.observation's numbers.
-SIGNPOST_NAMES = ("out of sight", "in the left column", "in the finger's column")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What ambiguous observations have in common: the answers, the symbol, the signpost's place."""
-
-    answers: tuple[Action, ...]
-    symbol: str
-    signpost: str
-
-
-@dataclass(frozen=True)
-class Ambiguity:
-    """An observation, and by answer the situations that show it and ask for that, nearest first."""
-
-    base: int
-    history: tuple[int, ...]
-    symbol: int
-    operation: int
-    situations: Mapping[Action, npt.NDArray[np.int64]]
-
-    @cached_property
-    def kind(self) -> Kind:
-        if self.symbol >= self.base:
-            symbol = "an operation symbol"
-        else:
-            symbol = "the digit 0" if self.symbol == 0 else "a digit"
-        signpost = SIGNPOST_NAMES[decode_frame(self.base, self.history[-1])[-1]]
-        return Kind(tuple(sorted(self.situations)), symbol, signpost)
-
-    @property
-    def distance(self) -> int:
-        """The number of the farther of the nearest situations: the lower, the easier to follow."""
-        return max(int(situations[0]) for situations in self.situations.values())
-
-
-def find_ambiguities(exploration: Exploration, complete: ObservationSet) -> list[Ambiguity]:
-    """All ambiguous observations of an exploration's set, nearest first."""
-    rows = np.flatnonzero(complete.ambiguous)
-    if len(rows) == 0:
-        return []
-    keys = observation_keys(exploration.histories, exploration.symbols, exploration.operations)
-    ambiguous = complete.keys[rows]  # ascending, as all of the set's
-    places = np.minimum(np.searchsorted(ambiguous, keys), len(rows) - 1)
-    showing = np.flatnonzero(ambiguous[places] == keys)
-    by_place = np.argsort(places[showing], kind="stable")
-    begins = np.searchsorted(places[showing][by_place], np.arange(len(rows) + 1))
-    found = [
-        _ambiguity(exploration, complete, int(row), showing[by_place[begins[k] : begins[k + 1]]])
-        for k, row in enumerate(rows)
-    ]
-    return sorted(found, key=lambda ambiguity: ambiguity.distance)
-
-
-def _ambiguity(
-    exploration: Exploration,
-    complete: ObservationSet,
-    row: int,
-    situations: npt.NDArray[np.int64],
-) -> Ambiguity:
-    answers = exploration.actions[situations]
-    return Ambiguity(
-        complete.base,
-        tuple(complete.histories[row].tolist()),
-        int(complete.symbols[row]),
-        int(complete.operations[row]),
-        {Action(int(answer)): situations[answers == answer] for answer in np.unique(answers)},
-    )
-
-
-def worked_example(
-    exploration: Exploration, ambiguity: Ambiguity, variant: Variant
-) -> dict[Action, Witness]:
-    """For each answer the nearest operation that meets the observation and asks for that."""
-    return {
-        answer: _witness(exploration, ambiguity, answer, variant)
-        for answer in sorted(ambiguity.situations)
-    }
-
-
-def _witness(
-    exploration: Exploration, ambiguity: Ambiguity, answer: Action, variant: Variant
-) -> Witness:
-    for situation in ambiguity.situations[answer].tolist():
-        for witness in walks(exploration, exploration.path_to(situation), variant):
-            if witness is not None and _confirms(witness, ambiguity, answer, variant):
-                return witness
-    raise AssertionError(f"no operation was found that shows {ambiguity} and asks for {answer}")
-
-
-def _confirms(witness: Witness, ambiguity: Ambiguity, answer: Action, variant: Variant) -> bool:
-    batch = abacus_of(witness, len(ambiguity.history), variant)
-    return (
-        tuple(batch.history[0].tolist()) == ambiguity.history
-        and batch.scalars["symbol"][0] == ambiguity.symbol
-        and batch.scalars["operation"][0] == ambiguity.operation
-        and expert_actions(batch, variant)[0] == answer
-    )
-
-
-def abacus_of(witness: Witness, frames: int, variant: Variant) -> AbacusBatch:
-    """The abacus that the witness speaks of, at its step."""
-    batch = AbacusBatch(witness.config(frames), 1, autoreset=False)
-    batch.reset(0)
-    for _ in range(witness.step):
-        batch.step(expert_actions(batch, variant))
-    return batch

@@ -1,10 +1,9 @@
-"""A concrete operation that runs into an observation: the shortest way there, on a real abacus.
+"""Find a concrete operation that leads to an observation, and check it in the environment.
 
-The exploration's way to a situation leaves open what nobody sees: columns without a digit, and
-columns that were forgotten and came back with another digit. Here the way is walked on a real
-abacus. Wherever a column shows something else than on the way, its starting digit is changed by
-the difference, and the walk begins again. A walk that arrives is a witness, and it is checked once
-more in the environment.
+A path of the exploration leaves hidden columns undetermined: columns without a digit, and columns
+that were opened again and came back with another digit. Here the expert follows the path on a real
+abacus. Wherever a column differs from the path, its starting digit is corrected by the difference,
+and the run starts over. A run that reaches the end of the path is a witness.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SUBTRACT
-from abacus.rules import AbacusConfig
+from abacus.rules import AbacusConfig, Action
 from abacus.tasks import numeral, value_of
 from oracle.algorithm import Variant
-from oracle.exact.complete_set import ObservationSet, complete_width, observation_keys
+from oracle.exact.complete_set import ObservationSet, complete_width
 from oracle.exact.exploration import (
     DIGIT_INDEX,
     FINGER_ROW,
     HEADER,
-    NO_PARENT,
     OPEN,
     OPERATION,
     SYMBOL,
@@ -36,13 +34,14 @@ from oracle.exact.exploration import (
 )
 from oracle.expert import expert_actions
 
-#: Digits of an operand, least significant first, and ADD or SUBTRACT.
-GivenOperation = tuple[int, list[int]]
+#: ADD or SUBTRACT, and the digits of an operand, least significant first.
+Operation = tuple[int, list[int]]
+Digits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Witness:
-    """Start from `start`, compute `expression`: after `step` steps of the teacher, it is seen."""
+    """Calculate `expression` from `start`: the observation appears after `step` expert steps."""
 
     base: int
     columns: int
@@ -52,7 +51,7 @@ class Witness:
 
     @property
     def in_base(self) -> str:
-        """The same in the abacus's own base, for a reader who follows the beads."""
+        """The whole calculation in the base of the abacus, as its beads show it."""
         operations = (
             f"{operation.symbol} {numeral(operation.operand, self.base)}"
             for operation in self.config(1).program
@@ -60,7 +59,7 @@ class Witness:
         return " ".join([numeral(self.start, self.base), *operations])
 
     def config(self, frames: int) -> AbacusConfig:
-        """The world in which to run it."""
+        """Return the configuration of an abacus that runs the witness."""
         return AbacusConfig(
             columns=self.columns,
             base=self.base,
@@ -70,141 +69,150 @@ class Witness:
             expression=self.expression,
         )
 
+    def replay(self, frames: int, variant: Variant) -> tuple[AbacusBatch, list[Action]]:
+        """Let the expert run to the witness's step; return the abacus and the actions.
+
+        There are fewer actions than steps if the episode ends before.
+        """
+        batch = AbacusBatch(self.config(frames), 1, autoreset=False)
+        batch.reset(0)
+        actions: list[Action] = []
+        while len(actions) < self.step and not (batch.terminated[0] or batch.truncated[0]):
+            chosen = expert_actions(batch, variant)
+            actions.append(Action(int(chosen[0])))
+            batch.step(chosen)
+        return batch, actions
+
 
 class WitnessFinder:
-    """Finds witnesses for the rows of a complete set, or of one operation's part of it."""
+    """Find witnesses for the rows of a complete set, or of its part for one operation.
 
-    def __init__(self, observations: ObservationSet) -> None:
+    Without an `exploration` the set is explored again when first needed, which takes seconds.
+    """
+
+    def __init__(
+        self, observations: ObservationSet, exploration: Exploration | None = None
+    ) -> None:
         self.observations = observations
+        self._exploration = exploration
 
     @cached_property
     def exploration(self) -> Exploration:
-        """The exploration behind the set; it takes seconds, so it is made when first asked for."""
         chosen = self.observations
-        return explore(chosen.base, chosen.frames, complete_width(chosen.frames), chosen.variant)
+        return self._exploration or explore(
+            chosen.base, chosen.frames, complete_width(chosen.frames), chosen.variant
+        )
 
     @cached_property
-    def _situations_by_row(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """Situations by the observation that they show; where each row's begin, where they end."""
+    def _situations_by_row(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Situations sorted by their row, and the bounds of each row."""
         found = self.exploration
-        keys = observation_keys(
-            found.histories, found.situations[:, SYMBOL], found.situations[:, OPERATION]
-        )
-        order = np.argsort(keys, kind="stable")
-        shown, begins, counts = np.unique(keys[order], return_index=True, return_counts=True)
-        places = np.minimum(np.searchsorted(shown, self.observations.keys), len(shown) - 1)
-        if not np.array_equal(shown[places], self.observations.keys):
-            raise ValueError("the set is not that of its exploration: make it anew")
-        return order, begins[places], begins[places] + counts[places]
+        rows = self.observations.index(found.histories, found.symbols, found.operations)
+        order = np.argsort(rows, kind="stable")
+        bounds = np.searchsorted(rows[order], np.arange(len(self.observations) + 1))
+        if (np.diff(bounds) == 0).any():
+            raise ValueError(
+                "the set has observations that its exploration does not: enumerate it again"
+            )
+        return order, bounds
 
     def situations(self, row: int) -> npt.NDArray[np.int64]:
-        """All situations in which a row is seen, nearest to a start first."""
-        order, begins, ends = self._situations_by_row
-        return order[begins[row] : ends[row]]
+        """Return all situations with the observation of a row, nearest to a start first."""
+        order, bounds = self._situations_by_row
+        return order[bounds[row] : bounds[row + 1]]
 
     def nearest_first(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
-        """The rows in the order of their distance from a start."""
-        order, begins, _ = self._situations_by_row
-        return rows[np.argsort(order[begins[rows]], kind="stable")]
+        """Return the rows sorted by their distance from a start."""
+        order, bounds = self._situations_by_row
+        return rows[np.argsort(order[bounds[rows]], kind="stable")]
 
-    def find(self, row: int) -> Witness:
-        """The witness of a row, checked in the environment.
+    def find(self, row: int, action: Action | None = None) -> Witness:
+        """Return a witness of a row, checked in the environment.
 
-        The nearest situation serves for most rows. Some need one further off: the shortest way to
-        it writes, to bring the finger to its row, a column that has to show something else later.
+        With an action, the expert takes this action there. Most rows have a witness at the nearest
+        situation. For some, the shortest path to it writes, to bring the finger to its row, a
+        column that needs another digit later; they have one at a situation further away.
         """
         for situation in self.situations(row):
-            way = self._way_to(situation)
-            for witness in walks(self.exploration, way, self.observations.variant):
-                if witness is not None and self.confirms(witness, row):
-                    return witness
-        raise AssertionError(f"no operation was found that meets observation {row}")
+            if action is None or self.exploration.actions[situation] == action:
+                path = self.exploration.path_to(int(situation))
+                for witness in _candidates(self.exploration, path):
+                    if witness is not None and self.confirms(witness, row, action):
+                        return witness
+        raise AssertionError(f"no operation leads to observation {row}")
 
-    def confirms(self, witness: Witness, row: int) -> bool:
-        """Whether the environment shows this very observation at the witness's step."""
-        batch = AbacusBatch(witness.config(self.observations.frames), 1, autoreset=False)
-        batch.reset(0)
-        for _ in range(witness.step):
-            batch.step(expert_actions(batch, self.observations.variant))
-            if batch.terminated[0] or batch.truncated[0]:
-                return False
-        seen = self.observations.index(
-            batch.history, batch.scalars["symbol"], batch.scalars["operation"]
+    def confirms(self, witness: Witness, row: int, action: Action | None = None) -> bool:
+        """Return whether the environment shows the row's observation at the witness's step."""
+        known = self.observations
+        batch, actions = witness.replay(known.frames, known.variant)
+        shown = known.index(batch.history, batch.scalars["symbol"], batch.scalars["operation"])
+        return bool(
+            len(actions) == witness.step
+            and not (batch.terminated[0] or batch.truncated[0])
+            and shown[0] == row
+            and (action is None or expert_actions(batch, known.variant)[0] == action)
         )
-        return bool(seen[0] == row)
-
-    def _way_to(self, situation: np.integer | int) -> npt.NDArray[np.uint8]:
-        way = []
-        while situation != NO_PARENT:
-            way.append(self.exploration.situations[situation])
-            situation = int(self.exploration.parents[situation])
-        return np.array(way[::-1])
 
 
-def walks(
-    exploration: Exploration, way: npt.NDArray[np.uint8], variant: Variant
-) -> Iterator[Witness | None]:
-    """Walks the way on a real abacus: to the letter, but for what was forgotten, with a lead."""
-    shown = way[:, HEADER : HEADER + exploration.width]
-    for binding in (shown, _last_known(shown)):
-        yield _fit(exploration, binding, operations_of(way), None, variant)
-    yield _walk_with_lead(exploration, way, variant)
+def _candidates(exploration: Exploration, path: Digits) -> Iterator[Witness | None]:
+    """Follow a path: with all its digits, with the last ones, behind a leading operation."""
+    digits = path[:, HEADER : HEADER + exploration.width]
+    for required in (digits, _last_known(digits)):
+        yield _fit(exploration, required, operations_of(path), None)
+    yield _fit_with_leading_operation(exploration, path)
 
 
-def _walk_with_lead(
-    exploration: Exploration, way: npt.NDArray[np.uint8], variant: Variant
-) -> Witness | None:
-    """The way where its first operation only brought the finger to its row.
+def _fit_with_leading_operation(exploration: Exploration, path: Digits) -> Witness | None:
+    """Replace a first operation that only brought the finger to its row.
 
-    It may have written a column that shows something else later. Another operation brings the
-    finger to the same row and writes a column that the rest of the way never sees.
+    It may have written a column that needs another digit later. The leading operation brings the
+    finger to the same row and writes a column that the rest of the path never shows.
     """
-    reset = np.flatnonzero((way[:-1, DIGIT_INDEX] == 0) & (way[1:, DIGIT_INDEX] == 1))
+    reset = np.flatnonzero((path[:-1, DIGIT_INDEX] == 0) & (path[1:, DIGIT_INDEX] == 1))
     if len(reset) == 0:
         return None
-    rest = way[reset[0] + 1 :]
+    rest = path[reset[0] + 1 :]
     row = int(rest[0, FINGER_ROW])
     operation, digit = (SUBTRACT, 1) if row == 0 else (ADD, row - 1)
-    lead = (operation, [0] * (exploration.width + 1) + [1])
-    binding = _last_known(rest[:, HEADER : HEADER + exploration.width])
-    return _fit(exploration, binding, [lead, *operations_of(rest)], digit, variant)
+    leading = (operation, [0] * (exploration.width + 1) + [1])
+    required = _last_known(rest[:, HEADER : HEADER + exploration.width])
+    return _fit(exploration, required, [leading, *operations_of(rest)], digit)
 
 
 def _fit(
     exploration: Exploration,
-    binding: npt.NDArray[np.uint8],
-    operations: list[GivenOperation],
-    lead_digit: int | None,
-    variant: Variant,
+    required: Digits,
+    operations: list[Operation],
+    leading_digit: int | None,
 ) -> Witness | None:
-    """Changes starting digits until the walk shows, step by step, the digits that bind it."""
-    base = exploration.base
-    width = exploration.width + (1 if lead_digit is None else 4)
+    """Correct starting digits until a run shows the required digits at every step."""
+    base, variant = exploration.base, exploration.variant
+    width = exploration.width + (1 if leading_digit is None else 4)
     start = np.zeros(width, np.uint8)
-    if lead_digit is not None:
-        start[len(operations[0][1]) - 1] = lead_digit
+    if leading_digit is not None:
+        start[len(operations[0][1]) - 1] = leading_digit
     for _ in range(width * base):
         start[-1] = _needs_reserve(start, operations, base)
         batch = _abacus(exploration, start, operations)
-        steps = 0 if lead_digit is None else _finish_first_operation(batch, variant)
-        mismatch = _first_mismatch(batch, binding, variant)
+        steps = 0 if leading_digit is None else _finish_first_operation(batch, variant)
+        mismatch = _first_mismatch(batch, required, variant)
         if mismatch is None:
             return Witness(
                 base,
                 width,
                 value_of(start, base),
                 _expression(operations, base),
-                steps + len(binding) - 1,
+                steps + len(required) - 1,
             )
         column, difference = mismatch
         start[column] = (int(start[column]) + difference) % base
     return None
 
 
-def operations_of(way: npt.NDArray[np.uint8]) -> list[GivenOperation]:
-    """The operations that the symbols on a way spell, the last one completed."""
-    operations: list[GivenOperation] = [(int(way[0, OPERATION]), [int(way[0, SYMBOL])])]
-    for before, here in pairwise(way):
+def operations_of(path: Digits) -> list[Operation]:
+    """Return the operations that the symbols of a path spell, the last one completed."""
+    operations: list[Operation] = [(int(path[0, OPERATION]), [int(path[0, SYMBOL])])]
+    for before, here in pairwise(path):
         if here[DIGIT_INDEX] == before[DIGIT_INDEX]:
             continue
         if here[DIGIT_INDEX] == 0:
@@ -226,10 +234,10 @@ def _finish_first_operation(batch: AbacusBatch, variant: Variant) -> int:
 
 
 def _first_mismatch(
-    batch: AbacusBatch, binding: npt.NDArray[np.uint8], variant: Variant
+    batch: AbacusBatch, required: Digits, variant: Variant
 ) -> tuple[int, int] | None:
-    """(column, what its starting digit lacks) where the walk first shows something else."""
-    for step, digits in enumerate(binding):
+    """Return the first column that differs from the path, and by how much; None if none does."""
+    for step, digits in enumerate(required):
         if step > 0:
             batch.step(expert_actions(batch, variant))
         shown = batch.digits[0, : len(digits)]
@@ -240,21 +248,19 @@ def _first_mismatch(
     return None
 
 
-def _last_known(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """What columns showed from when they last came into sight; what was forgotten does not bind."""
-    binding = np.full_like(digits, OPEN)
+def _last_known(digits: Digits) -> Digits:
+    """Return the digits of each column since it was last open, and OPEN before."""
+    required = np.full_like(digits, OPEN)
     for column, shown in enumerate(digits.T):
         known = np.flatnonzero(shown != OPEN)
         if len(known):
             gaps = np.flatnonzero(shown[: known[-1]] == OPEN)
             first = gaps[-1] + 1 if len(gaps) else 0
-            binding[first : known[-1] + 1, column] = shown[first : known[-1] + 1]
-    return binding
+            required[first : known[-1] + 1, column] = shown[first : known[-1] + 1]
+    return required
 
 
-def _abacus(
-    exploration: Exploration, start: npt.NDArray[np.uint8], operations: list[GivenOperation]
-) -> AbacusBatch:
+def _abacus(exploration: Exploration, start: Digits, operations: list[Operation]) -> AbacusBatch:
     width = len(start)
     config = AbacusConfig(
         columns=width,
@@ -278,10 +284,8 @@ def _abacus(
     return batch
 
 
-def _needs_reserve(
-    start: npt.NDArray[np.uint8], operations: list[GivenOperation], base: int
-) -> int:
-    """1 if the value would go below zero without a bead in the last column, which nobody sees."""
+def _needs_reserve(start: Digits, operations: list[Operation], base: int) -> int:
+    """Return 1 if the value would go below zero without a 1 in the last, hidden column."""
     value = value_of(start[:-1], base)
     for operation, operand in operations:
         value += value_of(operand, base) * (1 if operation == ADD else -1)
@@ -290,7 +294,7 @@ def _needs_reserve(
     return 0
 
 
-def _expression(operations: list[GivenOperation], base: int) -> str:
+def _expression(operations: list[Operation], base: int) -> str:
     text = "".join(
         f"{'-' if operation == SUBTRACT else '+'}{value_of(operand, base)}"
         for operation, operand in operations

@@ -1,4 +1,4 @@
-"""The audit as a command: what it prints, what it writes, and what it refuses."""
+"""The audit command: its output, its files, and its error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from abacus.env import AbacusEnv
 from oracle.algorithm import BatchWindow, Variant, reference_algorithm
-from pipelines.audit import EXAMPLE, Options, main, share
+from pipelines.audit import EXAMPLE, Options, main
 from pipelines.job.command_line import run
 
 #: (variant, frames, observations, ambiguous), of any width, in base 5.
@@ -42,7 +42,7 @@ def test_the_exact_numbers(rows: list[dict[str, Any]]) -> None:
 
 
 def test_the_sampled_numbers(rows: list[dict[str, Any]]) -> None:
-    """Ambiguous ones are found where there are any, and take a share that falls with frames."""
+    """Unlearnable steps occur only with ambiguous observations, and fall with the frames."""
     for row in rows:
         assert row["sampled_steps"] == 200_000
         assert 0 < row["sampled_observations"] <= row["observations"]
@@ -52,7 +52,7 @@ def test_the_sampled_numbers(rows: list[dict[str, Any]]) -> None:
     assert 0.005 < shares["printed", 2] < 0.02 < shares["before", 1] < shares["printed", 1] < 0.25
 
 
-def test_kinds_add_up_and_pairs_are_listed_where_they_are_few(rows: list[dict[str, Any]]) -> None:
+def test_kinds_add_up_and_few_ambiguities_are_listed(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         assert sum(kind["observations"] for kind in row["kinds"]) == row["ambiguous"]
         listed = len(row["ambiguous_observations"])
@@ -63,8 +63,8 @@ def examples_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(kind["example"] for kind in row["kinds"]), *row["ambiguous_observations"]]
 
 
-def test_examples_can_be_followed(rows: list[dict[str, Any]]) -> None:
-    """With nothing but the environment and the algorithm, as a reader would follow them."""
+def test_examples_can_be_replayed(rows: list[dict[str, Any]]) -> None:
+    """Use only the environment and the reference algorithm, as a reader would."""
     for row in rows:
         for example in examples_of(row):
             seen = {follow(met, row["variant"], row["frames"]) for met in example["met_by"]}
@@ -73,7 +73,7 @@ def test_examples_can_be_followed(rows: list[dict[str, Any]]) -> None:
 
 
 def follow(met: dict[str, Any], variant: Variant, frames: int) -> bytes:
-    """What is seen at the example's step; checks that the answer there is as it says."""
+    """Return the observation at the example's step; check the action there."""
     env = AbacusEnv(
         columns=met["columns"], start=met["start"], expression=met["expression"], frames=frames
     )
@@ -86,7 +86,7 @@ def follow(met: dict[str, Any], variant: Variant, frames: int) -> bytes:
     return b"".join(observation[key].tobytes() for key in keys)
 
 
-def test_the_page_tells_the_same(written: Path) -> None:
+def test_the_page_holds_the_table_and_examples(written: Path) -> None:
     page = (written / "observability.md").read_text()
     assert "| before the write | 2 | 31,396 | 0 |" in page
     assert "| after the write (printed) | 2 | 28,786 | 114 |" in page
@@ -94,7 +94,7 @@ def test_the_page_tells_the_same(written: Path) -> None:
     assert '- **4 + 1** (`start=4`, `expression="1"`), after 4 steps' in page
 
 
-def test_the_table_is_printed_with_the_places(
+def test_the_table_and_the_files_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Options(base=2, frames=(2,), variants=("printed",), steps=1_000, output=tmp_path)
@@ -109,15 +109,15 @@ def test_the_table_is_printed_with_the_places(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--frames", "0"], "frames=0 is not allowed: give 1 to 6"),
+        (["--frames", "0"], "frames=0 is not allowed: give an integer from 1 to 6"),
         (["--frames", "7"], "frames=7 is not allowed"),
-        (["--steps", "0"], "steps=0 is not allowed: give 1 or more"),
+        (["--steps", "0"], "steps=0 is not allowed: give an integer of 1 or more"),
         (["--base", "11"], "base=11 is not allowed: give an integer from 2 to 10"),
         (["--columns", "6"], "max_digits=6 is not allowed"),
         (["--variants", "after"], "invalid choice: 'after'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(
+def test_impossible_values_are_refused_in_one_line(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -130,16 +130,9 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert error.count("\n") == 1
 
 
-def test_a_file_in_the_way_is_refused_before_the_work(
+def test_a_file_in_place_of_the_folder_is_refused_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "results").touch()
     assert run(main, Options, "audit", EXAMPLE, ["--output", str(tmp_path / "results")]) == 2
     assert "is a file: give a folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (0.0018, "0.18 %"), (0.1, "10.00 %"), (0.0000004, "0.00004 %")]
-)
-def test_a_small_share_is_not_shown_as_none(value: float, text: str) -> None:
-    assert share(value) == text

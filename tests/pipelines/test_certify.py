@@ -1,4 +1,4 @@
-"""The certify job: what it prints, what it writes, and its exit status."""
+"""The certify command: its output, its file, and its exit status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_an_exact_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert Certificate.from_json(file.read_text()).exact
 
 
-def test_another_policy_names_the_smallest_operations(
+def test_an_inexact_policy_gets_counterexamples(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     save_policy(new_policy("compact", 3, 2), tmp_path / "best")
@@ -39,11 +39,11 @@ def test_another_policy_names_the_smallest_operations(
     assert "weights       sha256" in printed
 
 
-def test_observations_with_two_answers_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ambiguous_observations_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("teacher", "--variant", "printed", *SMALL, "--counterexamples", "1") == 1
     printed = capsys.readouterr().out
-    assert "no policy can be right on all of these" in printed
-    assert "as the teacher does only sometimes here" in printed
+    assert "no memoryless policy is right on all" in printed
+    assert "as the teacher does in only some states" in printed
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_observations_with_two_answers_are_told(capsys: pytest.CaptureFixture[st
         (["random", "--variant", "other"], "invalid choice: 'other'"),
     ],
 )
-def test_mistakes_end_in_one_line(
+def test_errors_are_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     try:
@@ -63,6 +63,6 @@ def test_mistakes_end_in_one_line(
     except SystemExit as end:
         code = int(end.code or 0)
     assert code == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

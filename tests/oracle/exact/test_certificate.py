@@ -1,4 +1,4 @@
-"""Certificates: a right policy gets one, a wrong one is shown the operation it fails in."""
+"""Certificates: an exact policy gets one, another policy gets counterexamples."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ from abacus.env import AbacusEnv
 from abacus.rules import Action
 from abacus.sb3 import AbacusVecEnv
 from oracle.algorithm import BatchWindow, reference_algorithm
-from oracle.exact.certificate import Certificate, certify, digest_of, disagreeing_rows
+from oracle.exact.certificate import Certificate, Counterexample, certify, digest_of
 from oracle.exact.complete_set import ObservationSet, enumerate_observations
 
 Observations = dict[str, npt.NDArray[np.float32]]
 
 
-@pytest.fixture(scope="module")
-def observations() -> ObservationSet:
-    return enumerate_observations(base=5, frames=3)
-
-
-class TableTeacher:
-    """Answers from a table of pixels, as a policy would that has learned everything."""
+class TablePolicy:
+    """Look the expert's actions up by pixels, as a policy that has learned everything."""
 
     def __init__(self, observations: ObservationSet) -> None:
         whole = observations.observations()
@@ -44,12 +39,12 @@ class TableTeacher:
 
 
 @pytest.fixture(scope="module")
-def teacher(observations: ObservationSet) -> TableTeacher:
-    return TableTeacher(observations)
+def expert(observations: ObservationSet) -> TablePolicy:
+    return TablePolicy(observations)
 
 
-def test_the_teacher_is_exact(observations: ObservationSet, teacher: TableTeacher) -> None:
-    certificate = certify(teacher, observations)
+def test_the_expert_is_exact(observations: ObservationSet, expert: TablePolicy) -> None:
+    certificate = certify(expert, observations)
     assert certificate.exact
     assert certificate.observations == 99_784
     assert certificate.disagreements == 0
@@ -57,25 +52,25 @@ def test_the_teacher_is_exact(observations: ObservationSet, teacher: TableTeache
     assert certificate.set_digest == observations.digest
 
 
-def test_one_wrong_answer_is_found_and_shown(
-    observations: ObservationSet, teacher: TableTeacher
+def test_one_wrong_action_gives_a_counterexample(
+    observations: ObservationSet, expert: TablePolicy
 ) -> None:
-    """The counterexample is run here anew: the policy is right up to it, and wrong there."""
+    """Run the counterexample again: the policy is right up to its step, and wrong there."""
     broken_row = 50_000
-    broken_key = TableTeacher.key(observations.observations(), broken_row)
+    broken_key = TablePolicy.key(observations.observations(), broken_row)
 
     def broken(seen: Observations) -> npt.NDArray[np.int64]:
-        actions = teacher(seen)
+        actions = expert(seen)
         for row in range(len(actions)):
-            if TableTeacher.key(seen, row) == broken_key:
+            if TablePolicy.key(seen, row) == broken_key:
                 actions[row] = (actions[row] + 1) % len(Action)
         return actions
 
-    assert disagreeing_rows(broken, observations).tolist() == [broken_row]
     certificate = certify(broken, observations)
     assert not certificate.exact
     assert certificate.disagreements == 1
     (example,) = certificate.counterexamples
+    assert example.frames == tuple(observations.histories[broken_row].tolist())
     env = gym.make(
         "Abacus-v0",
         columns=example.columns,
@@ -96,16 +91,16 @@ def test_one_wrong_answer_is_found_and_shown(
     assert example.policy_action != example.teacher_action
 
 
-def test_margin_is_that_of_the_closest_call(
-    observations: ObservationSet, teacher: TableTeacher
+def test_margin_is_the_smallest_difference_of_scores(
+    observations: ObservationSet, expert: TablePolicy
 ) -> None:
     def scores(seen: Observations) -> npt.NDArray[np.float64]:
-        actions = teacher(seen)
+        actions = expert(seen)
         table = np.zeros((len(actions), len(Action)))
         table[np.arange(len(actions)), actions] = 3.0
-        first = TableTeacher.key(observations.observations(np.array([4])), 0)
+        first = TablePolicy.key(observations.observations(np.array([4])), 0)
         for row in range(len(actions)):
-            if TableTeacher.key(seen, row) == first:
+            if TablePolicy.key(seen, row) == first:
                 table[row, actions[row]] = 0.25
         return table
 
@@ -115,10 +110,10 @@ def test_margin_is_that_of_the_closest_call(
 
 
 def test_visibly_illegal_actions_are_masked(
-    observations: ObservationSet, teacher: TableTeacher
+    observations: ObservationSet, expert: TablePolicy
 ) -> None:
-    def loud_but_illegal(seen: Observations) -> npt.NDArray[np.float64]:
-        actions = teacher(seen)
+    def prefers_illegal(seen: Observations) -> npt.NDArray[np.float64]:
+        actions = expert(seen)
         table = np.zeros((len(actions), len(Action)))
         table[np.arange(len(actions)), actions] = 1.0
         window = seen["window"].reshape(-1, 3, 2, 2, 6)[:, -1]
@@ -126,7 +121,7 @@ def test_visibly_illegal_actions_are_masked(
         table[at_padding, Action.LEFT] = 9.0
         return table
 
-    assert certify(loud_but_illegal, observations).exact
+    assert certify(prefers_illegal, observations).exact
 
 
 def test_an_sb3_policy_is_certified_by_its_logits(observations: ObservationSet) -> None:
@@ -140,7 +135,7 @@ def test_an_sb3_policy_is_certified_by_its_logits(observations: ObservationSet) 
     assert nearest.step <= certificate.counterexamples[-1].step + 1
 
 
-def test_an_ambiguous_set_certifies_nobody() -> None:
+def test_no_policy_is_exact_on_an_ambiguous_set() -> None:
     printed = enumerate_observations(2, 2, "printed")
     rows = iter(range(len(printed)))
 
@@ -153,17 +148,44 @@ def test_an_ambiguous_set_certifies_nobody() -> None:
 
 
 def test_json_round_trip(observations: ObservationSet) -> None:
-    def idle(seen: Observations) -> npt.NDArray[np.int64]:
+    def always_submit(seen: Observations) -> npt.NDArray[np.int64]:
         return np.full(len(seen["symbol"]), int(Action.SUBMIT))
 
-    certificate = certify(idle, observations, counterexamples=2)
+    certificate = certify(always_submit, observations, counterexamples=2)
     assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+@pytest.mark.parametrize(
+    ("start", "expression", "calculation"),
+    [
+        (1, "1", "1 + 1"),
+        (0, "25", "0 + 25"),
+        (24, "-4+10", "24 - 4 + 10"),
+        (3, "+2-5", "3 + 2 - 5"),
+    ],
+)
+def test_a_counterexample_reads_as_a_calculation(
+    start: int, expression: str, calculation: str
+) -> None:
+    example = Counterexample(
+        columns=9,
+        start=start,
+        expression=expression,
+        in_base="",
+        step=0,
+        frames=(0,),
+        symbol="1",
+        operation="+",
+        policy_action="LEFT",
+        teacher_action="RIGHT",
+    )
+    assert example.calculation == calculation
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "other"}, "no certificate"),
+        ({"format": "other"}, "not a certificate"),
         ({"version": 99}, "another version"),
         ({"exact": True}, "contradicts"),
         ({"disagreements": -1}, "disagreements=-1"),
@@ -173,10 +195,10 @@ def test_json_round_trip(observations: ObservationSet) -> None:
 def test_a_changed_certificate_is_refused(
     change: dict[str, Any], message: str, observations: ObservationSet
 ) -> None:
-    def idle(seen: Observations) -> npt.NDArray[np.int64]:
+    def always_submit(seen: Observations) -> npt.NDArray[np.int64]:
         return np.full(len(seen["symbol"]), int(Action.SUBMIT))
 
-    content = json.loads(certify(idle, observations, counterexamples=0).to_json())
+    content = json.loads(certify(always_submit, observations, counterexamples=0).to_json())
     with pytest.raises(ValueError, match=message):
         Certificate.from_json(json.dumps({**content, **change}))
 
@@ -198,7 +220,7 @@ def test_a_policy_of_the_wrong_shape_is_refused(
         certify(answer, observations)
 
 
-def test_a_set_for_other_frames_is_refused() -> None:
+def test_a_set_with_other_frames_is_refused() -> None:
     model = MaskablePPO("MultiInputPolicy", AbacusVecEnv(2), n_steps=8, batch_size=8)
     with pytest.raises(ValueError, match="base and frames"):
         certify(model, enumerate_observations(5, 2))

@@ -1,4 +1,4 @@
-"""The explored situations hold everything that is alike to one of them: see docs/exactness.md."""
+"""Explored situations are closed under equivalence: see docs/exactness.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oracle.exact.closure import alike, missing_alike
+from oracle.exact.closure import equivalents, missing_equivalents
 from oracle.exact.exploration import explore
 
 #: Columns beyond the frames that the proof works with.
@@ -19,13 +19,13 @@ PROOF_MARGIN = 13
 )
 def test_explored_situations_are_closed_under_stretching(base: int, frames: int) -> None:
     exploration = explore(base, frames, frames + PROOF_MARGIN)
-    looked_up = sum(len(rows) for rows in alike(exploration))
+    looked_up = sum(len(rows) for rows in equivalents(exploration))
     assert looked_up > len(exploration.parents) / 2
-    assert len(missing_alike(exploration)) == 0
+    assert len(missing_equivalents(exploration)) == 0
 
 
-def test_a_situation_that_is_taken_out_is_missed() -> None:
-    """The check can fail: without some situations, those alike to them ask for them."""
+def test_removed_situations_are_reported_missing() -> None:
+    """The check can fail: equivalents of the others are not in the set any more."""
     exploration = explore(2, 2, 12)
     kept = np.random.default_rng(0).random(len(exploration.parents)) > 0.02
     holed = replace(
@@ -34,4 +34,4 @@ def test_a_situation_that_is_taken_out_is_missed() -> None:
         parents=exploration.parents[kept],
         actions=exploration.actions[kept],
     )
-    assert len(missing_alike(holed)) > 0
+    assert len(missing_equivalents(holed)) > 0

@@ -1,4 +1,4 @@
-"""The complete set of observations: what it holds, that nothing is missing, and its cache."""
+"""The complete set of observations: its content, its completeness, its cache."""
 
 from __future__ import annotations
 
@@ -23,19 +23,14 @@ from oracle.expert import expert_actions
 from tests.oracle.exact.sweep import sweep
 
 
-@pytest.fixture(scope="module")
-def observations() -> ObservationSet:
-    return enumerate_observations(base=5, frames=3)
-
-
-def test_the_teacher_has_one_answer_to_each_with_the_signpost_before(
+def test_each_observation_determines_the_action_with_the_signpost_before(
     observations: ObservationSet,
 ) -> None:
     assert len(observations) == 99_784
     assert not observations.ambiguous.any()
 
 
-def test_the_printed_order_leaves_observations_with_two_answers() -> None:
+def test_the_printed_order_leaves_ambiguous_observations() -> None:
     assert enumerate_observations(5, 3, "printed").ambiguous.sum() > 0
     assert enumerate_observations(5, 1, "before").ambiguous.sum() > 0
     assert enumerate_observations(5, 2, "before").ambiguous.sum() == 0
@@ -57,7 +52,7 @@ def test_wider_abaci_add_nothing_for_a_full_period(base: int, frames: int) -> No
 def test_exhaustive_sweep_and_exploration_agree(
     base: int, frames: int, width: int, variant: Variant
 ) -> None:
-    """The sweep of a width stays inside the set, and meets all that two columns fewer can show."""
+    """The sweep of a width stays in the set, and covers the set of two columns fewer."""
     swept = sweep(base, frames, width, variant)
     complete = enumerate_observations(base, frames, variant)
     rows = complete.index(swept[:, :frames], swept[:, frames], swept[:, frames + 1])
@@ -84,7 +79,7 @@ def test_exhaustive_sweep_and_exploration_agree(
 def test_sampling_never_finds_an_observation_outside(
     config: AbacusConfig, observations: ObservationSet
 ) -> None:
-    """200,000 steps over the six worlds; the environment's own arrays are compared, row by row."""
+    """Compare the arrays of the environment row by row, over 200,000 steps of six worlds."""
     batch = AbacusBatch(config, 256)
     batch.reset(7)
     for _ in range(140):
@@ -100,7 +95,9 @@ def test_sampling_never_finds_an_observation_outside(
         batch.step(actions)
 
 
-def test_an_observation_that_no_teacher_meets_is_outside(observations: ObservationSet) -> None:
+def test_an_observation_that_the_expert_never_meets_is_outside(
+    observations: ObservationSet,
+) -> None:
     lost = encode_frame(5, 0, 0, 0, 0, 0)
     history = np.array([[lost, lost, lost], observations.histories[17]])
     rows = observations.index(
@@ -111,7 +108,7 @@ def test_an_observation_that_no_teacher_meets_is_outside(observations: Observati
     assert rows.tolist() == [-1, 17]
 
 
-def test_the_teacher_is_never_visibly_illegal(observations: ObservationSet) -> None:
+def test_the_expert_never_acts_visibly_illegally(observations: ObservationSet) -> None:
     rows = np.arange(len(observations))
     assert not observations.visibly_illegal[rows, observations.actions].any()
     assert observations.visibly_illegal[:, Action.LEFT].any()
@@ -153,7 +150,7 @@ def test_damaged_cache_is_made_anew_with_a_message(
         }[damage]
     )
     assert complete_set(2, 1, cache_folder=tmp_path).digest == good.digest
-    assert "making it anew" in capsys.readouterr().err
+    assert "is damaged, enumerating" in capsys.readouterr().err
     assert complete_set(2, 1, cache_folder=tmp_path).digest == good.digest
     assert capsys.readouterr().err == ""
 

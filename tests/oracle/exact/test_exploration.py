@@ -1,4 +1,4 @@
-"""The automaton: that it starts where episodes start, follows the teacher, and knows the way."""
+"""The exploration: it starts where episodes start, follows the expert, and keeps paths."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_situations_are_distinct(exploration: Exploration) -> None:
     assert len(np.unique(exploration.situations, axis=0)) == len(exploration.situations)
 
 
-def test_starts_are_starts(exploration: Exploration) -> None:
-    """On the first digit, nothing moved yet, all frames alike: any digit shown, any symbol."""
+def test_starts_are_those_of_episodes(exploration: Exploration) -> None:
+    """On the first digit, before any move, with equal frames: any digit, any symbol."""
     starts = exploration.situations[exploration.parents == NO_PARENT]
     for place in (FINGER_COLUMN, FINGER_ROW, SIGNPOST):
         assert not starts[:, place].any()
@@ -57,12 +57,12 @@ def test_starts_are_starts(exploration: Exploration) -> None:
     assert met == {(o, d, s) for o in range(2) for d in range(3) for s in range(3)}
 
 
-def test_the_way_to_a_situation_is_made_of_the_teachers_actions(exploration: Exploration) -> None:
+def test_the_path_to_a_situation_consists_of_expert_actions(exploration: Exploration) -> None:
     last = len(exploration.actions) - 1
     for situation in (0, 17, last // 2, last):
-        way = exploration.path_to(situation)
+        path = exploration.path_to(situation)
         numbers = [
-            int(np.flatnonzero((exploration.situations == row).all(axis=1))[0]) for row in way
+            int(np.flatnonzero((exploration.situations == row).all(axis=1))[0]) for row in path
         ]
         assert exploration.parents[numbers[0]] == NO_PARENT
         assert numbers[-1] == situation
@@ -72,7 +72,7 @@ def test_the_way_to_a_situation_is_made_of_the_teachers_actions(exploration: Exp
 
 
 def follows(exploration: Exploration, before: int, here: int) -> bool:
-    """Whether finger and signpost went where the teacher's action takes them."""
+    """Return whether finger and signpost moved as the expert's action does."""
     columns, rows, signposts = {
         Action.LEFT: (-1, 0, 0),
         Action.RIGHT: (1, 0, 0),
@@ -94,7 +94,9 @@ def test_nearer_situations_come_first(exploration: Exploration) -> None:
     assert (np.diff(found) >= 0).all()
 
 
-def test_columns_in_sight_have_digits_and_most_others_do_not(exploration: Exploration) -> None:
+def test_columns_in_the_window_have_digits_and_most_others_are_open(
+    exploration: Exploration,
+) -> None:
     numbers = np.arange(len(exploration.actions))
     finger = exploration.situations[:, FINGER_COLUMN].astype(int)
     assert (exploration.digits[numbers, finger] != OPEN).all()
@@ -104,14 +106,14 @@ def test_columns_in_sight_have_digits_and_most_others_do_not(exploration: Explor
     assert (exploration.digits[resetting] != OPEN).sum(axis=1).max() <= 3
 
 
-def test_progress_is_told() -> None:
-    told: list[tuple[int, int]] = []
-    found = explore(2, 1, 4, progress=lambda done, found: told.append((done, found)))
-    done, total = told[-1]
+def test_progress_is_reported() -> None:
+    calls: list[tuple[int, int]] = []
+    found = explore(2, 1, 4, progress=lambda done, found: calls.append((done, found)))
+    done, total = calls[-1]
     assert done == total >= len(found.actions)
 
 
-def test_a_mistake_of_the_teacher_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_the_expert_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_expand", lambda *arguments: (0, -1))
     with pytest.raises(AssertionError, match="made a mistake"):
         explore(2, 1, 4)
@@ -120,6 +122,6 @@ def test_a_mistake_of_the_teacher_is_not_passed_over(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("width", "message"), [(255, "width=255 is not allowed: give at most 254"), (1, "columns=1")]
 )
-def test_a_width_that_cannot_be_is_refused(width: int, message: str) -> None:
+def test_an_impossible_width_is_refused(width: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         explore(2, 1, width)

@@ -1,4 +1,4 @@
-"""How ambiguous observations are: counts by hand, and pairs that two real abaci show."""
+"""Ambiguous observations: counts by hand, and pairs of real abaci with the same observation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ import pytest
 
 from abacus.rules import AbacusConfig, Action
 from oracle.algorithm import Variant
-from oracle.exact.complete_set import (
-    ObservationSet,
-    collect,
-    complete_width,
-    enumerate_observations,
-)
-from oracle.exact.exploration import Exploration, explore
+from oracle.exact.complete_set import ObservationSet, enumerate_observations
 from oracle.exact.observability import (
     Ambiguity,
     SampledSteps,
-    abacus_of,
     count_sampled,
     find_ambiguities,
     sample_steps,
-    worked_example,
 )
+from oracle.exact.witness import WitnessFinder
 from oracle.expert import expert_actions
 
 #: Ambiguous observations in base 5, by variant and frames.
@@ -36,34 +29,32 @@ AMBIGUOUS = {
 }
 
 
-def explored(variant: Variant, frames: int) -> tuple[Exploration, ObservationSet]:
-    exploration = explore(5, frames, complete_width(frames), variant)
-    return exploration, collect(exploration, variant)
+def finder_of(variant: Variant, frames: int) -> WitnessFinder:
+    return WitnessFinder(enumerate_observations(5, frames, variant))
 
 
 @pytest.mark.parametrize(("variant", "frames"), AMBIGUOUS)
 def test_number_of_ambiguous_observations(variant: Variant, frames: int) -> None:
-    exploration, complete = explored(variant, frames)
-    found = find_ambiguities(exploration, complete)
+    found = find_ambiguities(finder_of(variant, frames))
     assert len(found) == AMBIGUOUS[variant, frames]
-    assert all(len(ambiguity.situations) >= 2 for ambiguity in found)
+    assert all(len(ambiguity.nearest) >= 2 for ambiguity in found)
     distances = [ambiguity.distance for ambiguity in found]
     assert distances == sorted(distances)
 
 
 @pytest.mark.parametrize(("variant", "frames"), [("before", 1), ("printed", 2), ("printed", 3)])
-def test_worked_examples_look_the_same_and_ask_for_different_actions(
+def test_witnesses_have_the_same_observation_and_different_actions(
     variant: Variant, frames: int
 ) -> None:
-    """On real abaci: the pixels, the symbol and the operation, not the codes."""
-    exploration, complete = explored(variant, frames)
-    for ambiguity in one_of_each_kind(find_ambiguities(exploration, complete)):
-        witnesses = worked_example(exploration, ambiguity, variant)
-        abaci = [abacus_of(witness, frames, variant) for witness in witnesses.values()]
+    """Compare pixels, symbol and operation of real abaci, not codes."""
+    finder = finder_of(variant, frames)
+    for ambiguity in one_of_each_kind(find_ambiguities(finder)):
+        witnesses = [finder.find(ambiguity.row, action) for action in ambiguity.kind.answers]
+        abaci = [witness.replay(frames, variant)[0] for witness in witnesses]
         for key in ("window", "symbol", "operation"):
             assert len({batch.observation[key].tobytes() for batch in abaci}) == 1
         answers = [expert_actions(batch, variant)[0] for batch in abaci]
-        assert answers == list(witnesses)
+        assert answers == list(ambiguity.kind.answers)
         assert len(set(answers)) == len(answers) >= 2
 
 
@@ -71,19 +62,13 @@ def one_of_each_kind(found: list[Ambiguity]) -> list[Ambiguity]:
     return list({ambiguity.kind: ambiguity for ambiguity in reversed(found)}.values())
 
 
-def test_the_printed_orders_smallest_trap() -> None:
-    """After 4 + 1 = 10 all is done; after the 1 of 0 + 10 is written, the signpost is still due."""
-    exploration, complete = explored("printed", 3)
-    traps = [
-        ambiguity
-        for ambiguity in find_ambiguities(exploration, complete)
-        if ambiguity.kind.answers == (Action.SIGNPOST_RIGHT, Action.SUBMIT)
-    ]
-    witnesses = worked_example(exploration, traps[0], "printed")
-    assert {answer: witness.in_base for answer, witness in witnesses.items()} == {
-        Action.SIGNPOST_RIGHT: "0 + 10",
-        Action.SUBMIT: "4 + 1",
-    }
+def test_smallest_ambiguity_of_the_printed_order() -> None:
+    """4 + 1 = 10 is finished; in 0 + 10 the 1 is written and the signpost still has to move."""
+    finder = finder_of("printed", 3)
+    actions = (Action.SIGNPOST_RIGHT, Action.SUBMIT)
+    found = find_ambiguities(finder)
+    first = next(ambiguity for ambiguity in found if ambiguity.kind.answers == actions)
+    assert [finder.find(first.row, action).in_base for action in actions] == ["0 + 10", "4 + 1"]
 
 
 def steps_on(complete: ObservationSet, rows: list[int], actions: list[Action]) -> SampledSteps:
@@ -95,8 +80,8 @@ def steps_on(complete: ObservationSet, rows: list[int], actions: list[Action]) -
     )
 
 
-def test_the_share_that_cannot_be_learned_is_that_of_the_rarer_answers() -> None:
-    """Row 3 is seen five times, with three answers; row 8 twice, with one; row 9 once."""
+def test_unlearnable_steps_are_those_with_a_rarer_action() -> None:
+    """Row 3 occurs five times with three actions, row 8 twice with one, row 9 once."""
     complete = enumerate_observations(2, 2)
     up, down, slide = Action.UP, Action.DOWN, Action.SLIDE
     rows = [3, 3, 3, 3, 3, 8, 8, 9]
@@ -108,7 +93,7 @@ def test_the_share_that_cannot_be_learned_is_that_of_the_rarer_answers() -> None
     assert count.unlearnable_share == 0.25
 
 
-def test_a_sampled_observation_outside_the_set_is_not_passed_over() -> None:
+def test_a_sampled_observation_outside_the_set_raises() -> None:
     complete = enumerate_observations(2, 2)
     steps = steps_on(complete, [0, 1], [Action.UP, Action.UP])
     steps.symbols[0] = 7
@@ -124,9 +109,9 @@ def test_a_sample_with_more_frames_serves_for_fewer() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 1_000, 5_000])
-def test_a_sample_is_as_large_as_asked_for(steps: int) -> None:
-    told: list[int] = []
-    sample = sample_steps(AbacusConfig(), "before", steps, 0, told.append)
+def test_a_sample_has_the_requested_size(steps: int) -> None:
+    steps_reported: list[int] = []
+    sample = sample_steps(AbacusConfig(), "before", steps, 0, steps_reported.append)
     assert len(sample) == steps
-    assert sum(told) >= steps
+    assert sum(steps_reported) >= steps
     assert len(sample.histories) == len(sample.symbols) == len(sample.operations) == steps

@@ -1,4 +1,4 @@
-"""Every observation of the set is met by a concrete operation."""
+"""Every observation of the set has a witness: a concrete operation that leads to it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 from abacus import AbacusEnv
 from abacus.kernel import ADD, SUBTRACT
 from oracle.algorithm import BatchWindow, Variant, reference_algorithm
-from oracle.exact.complete_set import enumerate_observations
+from oracle.exact.complete_set import ObservationSet, enumerate_observations
 from oracle.exact.witness import WitnessFinder
 
 
 @pytest.mark.parametrize(
     ("base", "frames", "variant"), [(2, 3, "before"), (2, 2, "printed"), (3, 1, "before")]
 )
-def test_every_member_of_a_small_set_is_reachable(base: int, frames: int, variant: Variant) -> None:
+def test_every_observation_of_a_small_set_has_a_witness(
+    base: int, frames: int, variant: Variant
+) -> None:
     finder = WitnessFinder(enumerate_observations(base, frames, variant))
     for row in range(len(finder.observations)):
         witness = finder.find(row)
@@ -26,7 +28,7 @@ def test_every_member_of_a_small_set_is_reachable(base: int, frames: int, varian
 
 
 @pytest.mark.parametrize("operation", [ADD, SUBTRACT])
-def test_every_member_of_one_operations_part_is_reachable(operation: int) -> None:
+def test_every_observation_of_one_operation_has_a_witness(operation: int) -> None:
     whole = enumerate_observations(2, 2)
     finder = WitnessFinder(whole.of_operation(operation))
     assert 0 < len(finder.observations) < len(whole)
@@ -34,24 +36,26 @@ def test_every_member_of_one_operations_part_is_reachable(operation: int) -> Non
         assert finder.confirms(finder.find(row), row)
 
 
-def test_a_set_with_observations_of_its_own_is_refused() -> None:
+def test_a_set_that_was_not_explored_is_refused() -> None:
     whole = enumerate_observations(2, 2)
-    strange = replace(whole, histories=whole.histories + 1)
-    with pytest.raises(ValueError, match="not that of its exploration"):
-        WitnessFinder(strange).find(0)
+    changed = replace(whole, histories=whole.histories + 1)
+    with pytest.raises(ValueError, match="that its exploration does not"):
+        WitnessFinder(changed).find(0)
 
 
-def test_a_sample_of_the_default_set_is_reachable() -> None:
-    """`python -m benchmarks.reachability` shows it for all 99,784."""
-    finder = WitnessFinder(enumerate_observations(5, 3))
+def test_a_sample_of_the_default_set_has_witnesses(observations: ObservationSet) -> None:
+    """`python -m benchmarks.reachability` checks all 99,784."""
+    finder = WitnessFinder(observations)
     rows = np.random.default_rng(0).choice(len(finder.observations), 300, replace=False)
     for row in rows:
         finder.find(int(row))
 
 
-def test_a_witness_runs_in_the_environment_with_the_algorithm_at_the_finger() -> None:
-    """Nothing of the finder's own: `gymnasium.make`, the generator, the pixels."""
-    finder = WitnessFinder(enumerate_observations(5, 3))
+def test_a_witness_runs_in_the_environment_with_the_reference_algorithm(
+    observations: ObservationSet,
+) -> None:
+    """Without code of the finder: `gymnasium.make`, the generator, the pixels."""
+    finder = WitnessFinder(observations)
     for row in (0, 31_415, 99_783):
         witness = finder.find(row)
         env = gym.make("Abacus-v0", **witness.config(3).to_dict())
