@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.job.command_line import EXIT_INTERRUPTED, option, option_group, relative_path, run
-from pipelines.learning.run import Training
-from pipelines.learning.run_folder import RunFolder, next_folder
-from pipelines.learning.run_report import report_run
-from pipelines.learning.settings import flag_options, resolve
+from pipelines.learning.settings import Settings, flag_options, resolve
 
 EXAMPLE = "python -m pipelines.bc_then_ppo --demo-operations 500 --n-timesteps 1_000_000"
 
@@ -36,7 +33,18 @@ class Options:
 
 def main(options: Options) -> int:
     """Start or resume a run."""
-    folder = _folder(options)
+    if options.resume is None:
+        settings = resolve(options.given)
+    # Importing torch takes seconds: --help and mistakes in the flags end before.
+    from pipelines.learning.run import Training
+    from pipelines.learning.run_folder import RunFolder
+    from pipelines.learning.run_report import report_run
+
+    if options.resume is not None:
+        folder = RunFolder.open(options.resume, options.given)
+    else:
+        command = ["python", "-m", "pipelines.bc_then_ppo", *sys.argv[1:]]
+        folder = RunFolder.create(_new_path(options, settings), settings, command)
 
     def log(line: str) -> None:
         if options.verbose:
@@ -61,16 +69,14 @@ def main(options: Options) -> int:
     return 0
 
 
-def _folder(options: Options) -> RunFolder:
-    if options.resume is not None:
-        return RunFolder.open(options.resume, options.given)
-    settings = resolve(options.given)
-    path = options.run_folder
-    if path is None:
-        name = f"{settings.preset}-{settings.network}-s{settings.seed}"
-        path = next_folder(options.log_folder, name)
-    command = ["python", "-m", "pipelines.bc_then_ppo", *sys.argv[1:]]
-    return RunFolder.create(path, settings, command)
+def _new_path(options: Options, settings: Settings) -> Path:
+    """Return the given folder, or the first unused one of `log_folder`: `name-1`, `name-2`, ..."""
+    if options.run_folder is not None:
+        return options.run_folder
+    name, number = f"{settings.preset}-{settings.network}-s{settings.seed}", 1
+    while (options.log_folder / f"{name}-{number}").exists():
+        number += 1
+    return options.log_folder / f"{name}-{number}"
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import nn
 
 from abacus.checks import check_choice
 from abacus.rules import WINDOW_COLUMNS, WINDOW_PLANES, Action
+from pipelines.learning.settings import NetworkName
 
-NetworkName = Literal["compact", "paper"]
 NETWORK_NAMES: tuple[NetworkName, ...] = get_args(NetworkName)
 #: Largest absolute logit, so that no probability of a legal action is 0 or NaN.
 LOGIT_BOUND = 30.0

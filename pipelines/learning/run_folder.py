@@ -98,14 +98,6 @@ class RunFolder:
         return Logger(folder=str(self.path), output_formats=outputs)
 
 
-def next_folder(log_folder: Path, name: str) -> Path:
-    """Return the first unused folder `name-1`, `name-2`, ..."""
-    number = 1
-    while (log_folder / f"{name}-{number}").exists():
-        number += 1
-    return log_folder / f"{name}-{number}"
-
-
 class CsvLog(KVWriter):
     """CSV log with a row per dump; the file is rewritten when a column is added."""
 

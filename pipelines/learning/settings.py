@@ -15,15 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-import torch
-
 from abacus.checks import check_choice, check_integer, check_number, not_allowed
 from abacus.rules import AbacusConfig
 from oracle.demos.recipe import OPERATIONS_PER_EPISODE, Recipe
-from pipelines.learning.networks import NetworkName
 
 ScheduleKind = Literal["constant", "linear", "sinusoid"]
 Preset = Literal["default", "exact", "alone"]
+NetworkName = Literal["compact", "paper"]
 T = TypeVar("T")
 
 #: Periods of a sinusoid schedule: about as many as in the paper's figures; the authors' code has
@@ -108,6 +106,18 @@ class Schedule(_Checked):
         if self.kind == "sinusoid":
             remaining *= 1.0 - math.cos(2.0 * math.pi * WAVES * remaining)
         return self.end + (self.start - self.end) * remaining
+
+
+def _check_device(device: str) -> None:
+    if device == "cpu":
+        return
+    # Importing torch takes seconds, which --help and the default device do not need.
+    import torch
+
+    try:
+        torch.device(device)
+    except RuntimeError:
+        raise not_allowed("device", device, "a device of torch, such as cpu") from None
 
 
 def _check_learning_rate(schedule: Schedule) -> None:
@@ -219,10 +229,7 @@ class Settings(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            torch.device(self.device)
-        except RuntimeError:
-            raise not_allowed("device", self.device, "a device of torch, such as cpu") from None
+        _check_device(self.device)
         if self.demo_operations and self.start_from is not None:
             raise ValueError("demo_operations and start_from: give one of them, the other as 0")
         if not self.demo_operations and not self.n_timesteps:
