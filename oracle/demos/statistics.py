@@ -24,6 +24,9 @@ _MAX_QUICK_SET = 5**7
 _ROWS_AT_ONCE = 2**20
 _RANDOM_EPISODES = 1000
 
+#: The columns that carry or borrow in each operation, and the longest run of them.
+Carries = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
 
 @dataclass(frozen=True)
 class ArithmeticStatistics:
@@ -61,7 +64,8 @@ class Statistics:
 
 def statistics_of(demonstrations: Demonstrations) -> Statistics:
     """Return the statistics of a set."""
-    rows = demonstrations.transitions
+    rows, kinds = demonstrations.transitions, demonstrations.operations["operation"]
+    carries = count_carries(demonstrations)
     histogram = np.bincount(rows["action"], minlength=len(Action)).tolist()
     episodes = demonstrations.counts["episodes"]
     return Statistics(
@@ -69,8 +73,8 @@ def statistics_of(demonstrations: Demonstrations) -> Statistics:
         validation_episodes=int(demonstrations.episodes["validation"].sum()),
         actions={action.name: histogram[action] for action in Action},
         detours=int(np.count_nonzero(rows["action"] != rows["taken"])),
-        additions=_arithmetic(demonstrations, ADD),
-        subtractions=_arithmetic(demonstrations, SUBTRACT),
+        additions=_arithmetic(carries, kinds == ADD),
+        subtractions=_arithmetic(carries, kinds == SUBTRACT),
         returns={
             level: float(demonstrations.rewards(level).sum(dtype=np.float64)) / episodes
             for level in LEVELS
@@ -78,9 +82,8 @@ def statistics_of(demonstrations: Demonstrations) -> Statistics:
     )
 
 
-def _arithmetic(demonstrations: Demonstrations, operation: int) -> ArithmeticStatistics:
-    which = demonstrations.operations["operation"] == operation
-    counts, chains = (column[which] for column in count_carries(demonstrations))
+def _arithmetic(carries: Carries, which: npt.NDArray[np.bool_]) -> ArithmeticStatistics:
+    counts, chains = (column[which] for column in carries)
     return ArithmeticStatistics(
         operations=len(counts),
         with_carry=int(np.count_nonzero(counts)),
@@ -89,9 +92,7 @@ def _arithmetic(demonstrations: Demonstrations, operation: int) -> ArithmeticSta
     )
 
 
-def count_carries(
-    demonstrations: Demonstrations,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def count_carries(demonstrations: Demonstrations) -> Carries:
     """Return the columns that carry or borrow in each operation, and the longest run of them."""
     columns = demonstrations.operations
     counts, chains = np.zeros((2, len(columns["start"])), np.int32)
