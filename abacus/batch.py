@@ -96,7 +96,8 @@ class AbacusBatch:
         self.counts: npt.NDArray[Any] = self.scalars[_COUNT_FIELDS]
         results = _read_only(out.results)
         self.masks, self.outcomes = results["mask"].view(np.bool_), results["outcomes"]
-        self.terms, self.verdicts = results["terms"], results[_VERDICT_FIELDS]
+        self.terms = results["terms"]
+        self.verdicts: npt.NDArray[Any] = results[_VERDICT_FIELDS]
         self.reward, self.ends, self.illegal = results["reward"], results["end"], results["illegal"]
         self.terminated, self.truncated = results["terminated"], results["truncated"]
 

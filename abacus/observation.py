@@ -150,7 +150,7 @@ def window_codes(base: int, windows: npt.NDArray[np.float32]) -> npt.NDArray[np.
     """Return the frame codes (N, frames) of windows (N, length); the inverse of their pixels."""
     frames = np.asarray(windows).reshape(len(windows), -1, WINDOW_PLANES, WINDOW_COLUMNS, base + 1)
     beads, marks = frames[:, :, 0], frames[:, :, 1]
-    codes = encode_frame(
+    codes: npt.NDArray[np.int32] = encode_frame(
         base,
         np.where(beads[:, :, 0, 0] == 0, base, beads[:, :, 0, 1:].argmin(axis=-1)),
         beads[:, :, 1, 1:].argmin(axis=-1),

@@ -1,4 +1,4 @@
-"""Players for the tests of the environments: one who knows the answer, one who tries anything."""
+"""Players for tests: a correct one and a random one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abacus.rules import Action
 
 
 def right_action(batch: AbacusBatch, i: int) -> int:
-    """Signpost first, then the lowest wrong column; never a mistake, from any right state."""
+    """Return a correct action: signpost first, then the lowest wrong column."""
     scalars = batch.scalars[i]
     column, row, signpost, j = (
         int(scalars[name]) for name in ("finger_column", "finger_row", "signpost", "digit_index")
@@ -32,5 +32,5 @@ def right_action(batch: AbacusBatch, i: int) -> int:
 
 
 def random_action(env: AbacusEnv, rng: random.Random) -> int:
-    """Any legal action."""
+    """Return a random legal action."""
     return int(rng.choice(np.flatnonzero(env.action_masks()).tolist()))

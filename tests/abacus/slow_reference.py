@@ -1,9 +1,9 @@
-"""The rules of the abacus a second time: slow, obvious, and written from the specification alone.
+"""A second implementation of the rules: slow, obvious, and written only from the specification.
 
-The package has one implementation of every rule, the compiled kernel. This one shares no code
-with it, so that a misreading has to be made twice before a comparison of the two can miss it.
-Numbers are Python integers, everything is worked out anew at every step, and only the
-configuration and the names of actions and ends come from the package.
+The package implements every rule once, in the compiled kernel. This module shares no code with it,
+so that a misreading would have to be made twice before a comparison of the two could miss it.
+Numbers are Python integers, everything is recomputed at every step, and only the configuration and
+the names of actions and ends come from the package.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ ADD, SUBTRACT = 0, 1
 
 
 def modules_on(reward: str | tuple[str, ...]) -> set[str]:
-    """The reward modules that a level, a tuple or a comma-joined text switches on."""
+    """Return the reward modules of a level, a tuple or a comma-joined text."""
     if not isinstance(reward, str):
         return set(reward)
     return set(LEVELS[reward]) if reward in LEVELS else set(reward.split(","))
 
 
 def read_expression(text: str) -> list[tuple[int, int]]:
-    """`"3+4-2"` as (operation, operand) pairs."""
+    """Return `"3+4-2"` as (operation, operand) pairs."""
     terms = text.replace(" ", "").replace("-", " -").replace("+", " +").split()
     return [(SUBTRACT if term[0] == "-" else ADD, abs(int(term))) for term in terms]
 
@@ -82,13 +82,13 @@ class SplitMix64:
 
 
 class SlowAbacus:
-    """One abacus, advanced by the rules as written, with its whole state in plain attributes."""
+    """One abacus that follows the specification literally, with its state in plain attributes."""
 
     def __init__(self, config: AbacusConfig) -> None:
         self.config = config
         self.base = config.base
         self.columns = config.columns
-        #: Of one bead's step in each column; the last entry is the first value that does not fit.
+        #: The value of each column; the last entry is the first value that does not fit.
         self.worth: list[int] = [config.base**column for column in range(config.columns + 1)]
         self.modules = modules_on(config.reward)
         self.program = None if config.expression is None else read_expression(config.expression)
@@ -160,7 +160,7 @@ class SlowAbacus:
         return self.value_of(self.digits)
 
     def shows(self, value: int, last_column: int) -> bool:
-        """Whether every column from 0 to the last one named shows the value."""
+        """Return whether columns 0 to `last_column` show the value."""
         target = self.digits_of(value, last_column + 1)
         return self.digits[: last_column + 1] == target
 
@@ -178,7 +178,7 @@ class SlowAbacus:
         return self.operand[self.digit_index]
 
     def result_after(self, digit_count: int) -> int:
-        """The first operand plus or minus that many digits of the operand."""
+        """Return the first operand plus or minus the first digits of the operand."""
         partial_operand = self.value_of(self.operand[:digit_count])
         if self.operation == ADD:
             return self.first_operand + partial_operand
@@ -203,7 +203,7 @@ class SlowAbacus:
         return [*lower, 1 + self.stream.below(self.base - 1)]
 
     def announce_operation(self) -> None:
-        """The next operation's symbol arrives: from now on its first operand is settled."""
+        """Show the symbol of the next operation, which fixes its first operand."""
         self.digit_index = -1
         self.first_operand = self.shown()
         if self.program is None:
@@ -242,7 +242,7 @@ class SlowAbacus:
         return self.program is not None and self.goes_below_zero()
 
     def begin_operation(self) -> None:
-        """The announced operation's first digit arrives."""
+        """Show the first digit of the announced operation."""
         if self.program is None and self.operation == SUBTRACT and self.goes_below_zero():
             self.reload()
         self.operations_begun += 1
@@ -282,7 +282,7 @@ class SlowAbacus:
             self.outcomes["finger"] = -1
 
     def where_the_finger_belongs(self) -> tuple[int, int | None]:
-        """A column, and a row or None for any row."""
+        """Return a column, and a row or None for any row."""
         if self.on_operation_symbol:
             return 0, None
         j = self.digit_index
@@ -380,7 +380,7 @@ class SlowAbacus:
         self.terminated = self.end != End.NONE and not self.truncated
 
     def look(self) -> None:
-        """Add the frame that is seen now; with none before, all frames show it."""
+        """Add the current frame; fill all frames with it if there are none."""
         frame = self.frame()
         wanted = self.config.frames
         self.frames = [*self.frames, frame][-wanted:] if self.frames else [frame] * wanted
@@ -392,7 +392,7 @@ class SlowAbacus:
         }
 
     def frame(self) -> npt.NDArray[np.float32]:
-        """(plane, column, row) as seen from where the finger stands."""
+        """Return the frame (plane, column, row) at the finger."""
         frame = np.zeros((2, 2, self.base + 1), dtype=np.float32)
         for side, column in enumerate((self.finger_column - 1, self.finger_column)):
             if column == -1:

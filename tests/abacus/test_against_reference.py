@@ -1,4 +1,4 @@
-"""The compiled batch and the slow reference walk hand in hand, and must never differ."""
+"""Compare the compiled batch with the slow reference implementation, step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    # Explaining a failure repeats it many times, and the message of a difference says more.
+    # The explain phase repeats a failure many times; the message of a difference says more.
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -45,7 +45,7 @@ SCALARS = (
     "illegal_actions",
     "reloads",
 )
-#: Without these a comparison would prove little; each is counted when both sides have met it.
+#: Events that the comparison must cover, counted when both implementations have met them.
 MUST_BE_MET = (
     *(end.name for end in End if end is not End.NONE),
     "MISTAKE and EXPRESSION",
@@ -69,8 +69,8 @@ MUST_BE_MET = (
     "given addition that left the abacus",
     "given subtraction that left the abacus",
 )
-#: Small worlds in which ends meet, carries are long and the abacus runs dry or over. They make
-#: sure of MUST_BE_MET whatever examples a version of hypothesis comes up with.
+#: Small configurations with simultaneous ends, long carries and values at both limits. They cover
+#: MUST_BE_MET, whatever examples a version of hypothesis generates.
 CORNERS: tuple[dict[str, Any], ...] = (
     {"columns": 3, "base": 2, "max_digits": 2, "operations": "add", "start": 4},
     {"columns": 3, "base": 2, "max_digits": 2, "operations": "add", "start": 4, "reward": "submit"},
@@ -105,7 +105,7 @@ def rewards(draw: st.DrawFn) -> str | tuple[str, ...]:
 
 @st.composite
 def expressions(draw: st.DrawFn, base: int, columns: int, start: int) -> str:
-    """An expression whose running value, from the start, stays on the abacus."""
+    """Draw an expression whose running value stays on the abacus."""
     value = start
     text = ""
     for _ in range(draw(st.integers(1, 4))):
@@ -146,7 +146,7 @@ def configurations(draw: st.DrawFn) -> AbacusConfig:
 
 
 def sensible(reference: SlowAbacus) -> Action:
-    """The action of a plain good player: signpost first, then the lowest wrong column."""
+    """Return a correct action: signpost first, then the lowest wrong column."""
     goal = reference.where_the_signpost_belongs()
     if reference.signpost != goal:
         return Action.SIGNPOST_RIGHT if reference.signpost < goal else Action.SIGNPOST_LEFT
@@ -174,7 +174,7 @@ def wandering_finger(reference: SlowAbacus, rng: random.Random) -> int:
 
 
 def slipping(chance: float, slip: Player = anything) -> Player:
-    """A sensible player who slips now and then."""
+    """A mostly correct player with random mistakes."""
 
     def play(reference: SlowAbacus, rng: random.Random) -> int:
         return slip(reference, rng) if rng.random() < chance else sensible(reference)
@@ -188,7 +188,7 @@ def rash_submitter(reference: SlowAbacus, rng: random.Random) -> int:
 
 
 def reset_dawdler(reference: SlowAbacus, rng: random.Random) -> int:
-    """Never brings the signpost back: its resets are submitted when the budget ends."""
+    """A player that never moves the signpost back and submits resets at the end of the budget."""
     if reference.on_operation_symbol:
         return wandering_finger(reference, rng)
     return sensible(reference)
@@ -207,7 +207,7 @@ PLAYERS: dict[str, Player] = {
 
 
 def play(player: str, reference: SlowAbacus, rng: random.Random) -> int:
-    # Ends meet at the last step of the budget, where chance alone would seldom submit.
+    # Ends coincide at the last step of the budget, where a random player rarely submits.
     if reference.steps == reference.budget - 1 and rng.random() < 0.5:
         return Action.SUBMIT
     return PLAYERS[player](reference, rng)
@@ -281,7 +281,7 @@ def assert_same_step(batch: AbacusBatch, i: int, reference: SlowAbacus, story: S
 
 
 def changed_columns_above(reference: SlowAbacus) -> int:
-    """How many columns above its own the digit shown changes: the length of its carry."""
+    """Return the length of the carry of the digit shown, in columns."""
     j = reference.digit_index
     before = reference.digits_of(reference.result_after(j), reference.columns)
     after = reference.digits_of(reference.result_after(j + 1), reference.columns)
@@ -290,7 +290,7 @@ def changed_columns_above(reference: SlowAbacus) -> int:
 
 @dataclass
 class Story:
-    """What led to a difference: enough to meet it again."""
+    """Return what reproduces a difference."""
 
     config: AbacusConfig
     seed: int
@@ -301,7 +301,7 @@ class Story:
 
 
 class Tally:
-    """Counts what the walks have met, so that a walk around the hard parts cannot pass."""
+    """Counts the events met, so that comparisons without the difficult ones cannot pass."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -377,7 +377,7 @@ def walk(config: AbacusConfig, seed: int, players: Sequence[str], steps: int, ta
 
 
 def test_kernel_never_differs_from_the_reference() -> None:
-    """The count of steps and of what they met is part of the test: see MUST_BE_MET."""
+    """Also check the numbers of steps and of events; see MUST_BE_MET."""
     tally = Tally()
 
     for settings_of_world in CORNERS:
@@ -405,10 +405,10 @@ def test_kernel_never_differs_from_the_reference() -> None:
     num_envs=st.integers(2, 5),
     player=st.sampled_from(sorted(PLAYERS)),
 )
-def test_abaci_of_a_batch_do_not_touch_each_other(
+def test_abaci_of_a_batch_are_independent(
     config: AbacusConfig, seed: int, num_envs: int, player: str
 ) -> None:
-    """Abacus i is the lone abacus of seed + i; all start again when the first one ends."""
+    """Compare abacus i with the single abacus of seed + i; reset all when the first one ends."""
     batch = AbacusBatch(config, num_envs=num_envs, autoreset=False)
     references = [SlowAbacus(config) for _ in range(num_envs)]
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Compiled code that is kept on disk is renewed when any file that it was made from changes."""
+"""The cache of compiled code depends on every source file involved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def use(number):
 
 
 def answer(folder: Path) -> int:
-    """What a new process gets from `use`, with the cache that an older one left."""
+    """Return the result of `use` in a new process that shares the cache folder."""
     code = "from world.user import use; print(use(1))"
     environment = os.environ | {
         "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
@@ -49,7 +49,7 @@ def answer(folder: Path) -> int:
     [(OURS, [2, 3]), (PLAIN, [2, 2])],
     ids=["ours", "numba alone, which this is for"],
 )
-def test_a_change_in_another_file_is_noticed(
+def test_a_change_in_another_file_recompiles(
     compiled: str, answers: list[int], tmp_path: Path
 ) -> None:
     package = tmp_path / "world"
@@ -63,7 +63,7 @@ def test_a_change_in_another_file_is_noticed(
     assert given == answers
 
 
-def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
+def test_unchanged_sources_use_the_cache(tmp_path: Path) -> None:
     package = tmp_path / "world"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -71,7 +71,7 @@ def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
     (package / "rule.py").write_text(RULE.format(compiled=OURS, amount=1))
     answer(tmp_path)
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")}
-    # Not a file of compiled code: its changes do not count.
+    # A file without compiled code does not invalidate the cache.
     (package / "words.py").write_text("HELLO = 'hello'")
     answer(tmp_path)
     assert kept
@@ -79,13 +79,13 @@ def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
 
 
 def imported(module: str) -> set[str]:
-    """The modules of the world that one of them imports, and those that these import."""
+    """Return the modules of `abacus` that a module imports, directly or indirectly."""
     tree = ast.parse((ROOT / "abacus" / f"{module}.py").read_text())
     imports = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {name.removeprefix("abacus.") for name in imports if name.startswith("abacus.")}
     return names.union(*map(imported, names))
 
 
-def test_all_that_the_kernel_is_made_from_counts() -> None:
+def test_kernel_sources_are_complete() -> None:
     shared = {"kernel", "hash_index"}
     assert shared.union(*map(imported, shared)) == set(KERNEL_SOURCES)

@@ -1,4 +1,4 @@
-"""A configuration is possible or says in one line why not, and numbers read and write exactly."""
+"""Configurations, their error messages, the step budget, and conversions of numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from abacus.tasks import Operation, digits_of, numeral, parse_expression, value_
 BASES = st.integers(2, 10)
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str, str]] = [
-    # settings, what names the argument and the value, what is allowed
+    # settings, start of the message, and what it allows
     ({"columns": 1}, "columns=1 ", "from 2 to 1000000"),
     ({"columns": 1_000_001}, "columns=1000001 ", "from 2 to 1000000"),
     ({"columns": 10**5000}, "columns=a number of 16610 bits ", "from 2 to 1000000"),
@@ -99,7 +99,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("settings", "names", "allowed"), IMPOSSIBLE)
-def test_an_impossible_configuration_says_why_in_one_line(
+def test_impossible_configurations_raise_one_line(
     settings: dict[str, Any], names: str, allowed: str
 ) -> None:
     with pytest.raises(ValueError, match=r"\bgive\b") as raised:
@@ -112,7 +112,7 @@ def test_an_impossible_configuration_says_why_in_one_line(
 
 
 @pytest.mark.parametrize("text", MALFORMED)
-def test_a_malformed_expression_is_shown_with_an_example(text: str) -> None:
+def test_malformed_expressions_raise_with_an_example(text: str) -> None:
     for read in (parse_expression, lambda text: AbacusConfig(expression=text)):
         with pytest.raises(ValueError, match="give decimal numbers") as raised:
             read(text)
@@ -122,7 +122,7 @@ def test_a_malformed_expression_is_shown_with_an_example(text: str) -> None:
         assert "\n" not in message
 
 
-def test_a_long_malformed_expression_is_cut_short() -> None:
+def test_long_malformed_expressions_are_shortened() -> None:
     with pytest.raises(ValueError, match="expression='33333") as raised:
         parse_expression("3" * 10_000 + "+")
     assert len(str(raised.value)) < 300
@@ -144,17 +144,17 @@ def test_a_long_malformed_expression_is_cut_short() -> None:
         {"max_operations": 2**31 - 1},
     ],
 )
-def test_the_last_possible_value_is_possible(settings: dict[str, Any]) -> None:
+def test_extreme_values_are_allowed(settings: dict[str, Any]) -> None:
     AbacusConfig(**settings)
 
 
-def test_unknown_settings_are_named() -> None:
+def test_unknown_settings_raise() -> None:
     with pytest.raises(ValueError, match="'colums' is not a setting: give some of columns, base"):
         AbacusConfig.from_dict({"colums": 10})
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.array])
-def test_numpy_integers_become_plain_ones(kind: Any) -> None:
+def test_numpy_integers_become_plain(kind: Any) -> None:
     names = ("columns", "base", "max_digits", "frames", "start", "max_operations")
     plain = AbacusConfig(columns=7, base=7, max_digits=6, frames=7, start=7, max_operations=7)
     given_by_numpy = AbacusConfig(**{name: kind(getattr(plain, name)) for name in names})
@@ -176,14 +176,14 @@ def test_numpy_integers_become_plain_ones(kind: Any) -> None:
         (name for name in ("submit", "step")),
     ],
 )
-def test_a_choice_of_modules_is_one_configuration_however_it_is_given(reward: Any) -> None:
+def test_modules_are_normalised(reward: Any) -> None:
     config = AbacusConfig(reward=reward)
     assert config.reward == ("step", "submit")
     assert config.modules == {"step", "submit"}
     assert config == AbacusConfig(reward=("step", "submit"))
 
 
-def test_each_level_is_part_of_the_one_before() -> None:
+def test_each_level_is_a_subset_of_the_previous() -> None:
     levels = [modules_of(name) for name in LEVELS]
     assert levels[0] == set(MODULES)
     assert all(less < more for more, less in pairwise(levels))
@@ -191,7 +191,7 @@ def test_each_level_is_part_of_the_one_before() -> None:
 
 @st.composite
 def expressions(draw: st.DrawFn, base: int, columns: int, start: int) -> str:
-    """Operations whose running value stays on the abacus."""
+    """Draw operations whose running value stays on the abacus."""
     value, text = start, ""
     for _ in range(draw(st.integers(1, 6))):
         largest = base ** (columns - 1) - 1
@@ -234,7 +234,7 @@ def configurations(draw: st.DrawFn) -> AbacusConfig:
 
 
 @given(configurations())
-def test_a_configuration_survives_every_round_trip(config: AbacusConfig) -> None:
+def test_configurations_round_trip(config: AbacusConfig) -> None:
     assert AbacusConfig.from_dict(config.to_dict()) == config
     assert AbacusConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     assert pickle.loads(pickle.dumps(config)) == config
@@ -244,7 +244,7 @@ def test_a_configuration_survives_every_round_trip(config: AbacusConfig) -> None
 
 
 @given(configurations())
-def test_what_follows_from_a_configuration(config: AbacusConfig) -> None:
+def test_derived_properties(config: AbacusConfig) -> None:
     assert config.capacity == config.base**config.columns
     assert config.symbols == config.base + 2
     assert (config.plus, config.minus) == (config.base, config.base + 1)
@@ -257,7 +257,7 @@ def test_what_follows_from_a_configuration(config: AbacusConfig) -> None:
         assert 0 <= value < config.capacity
 
 
-def test_a_configuration_is_frozen() -> None:
+def test_configurations_are_frozen() -> None:
     config = AbacusConfig()
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.columns = 20  # type: ignore[misc]
@@ -283,9 +283,7 @@ OPERATIONS = st.lists(
 
 
 @given(OPERATIONS, st.sampled_from(("", " ", "\t")), st.integers(0, 3))
-def test_an_expression_reads_as_it_is_written(
-    pairs: list[tuple[int, int]], space: str, zeros: int
-) -> None:
+def test_expressions_are_parsed(pairs: list[tuple[int, int]], space: str, zeros: int) -> None:
     terms = [f"{'+' if sign > 0 else '-'}{space}{'0' * zeros}{operand}" for sign, operand in pairs]
     text = space.join(terms)
     assert parse_expression(text) == operations_of(pairs)
@@ -293,19 +291,19 @@ def test_an_expression_reads_as_it_is_written(
         assert parse_expression(text.removeprefix("+")) == operations_of(pairs)
 
 
-def test_operations_print_their_symbol() -> None:
+def test_operations_have_a_symbol() -> None:
     assert [operation.symbol for operation in parse_expression("1-2+3")] == ["+", "-", "+"]
 
 
 @pytest.mark.parametrize("settings", [(0, 3), (2, 3), (1, -3)])
-def test_an_operation_checks_itself(settings: tuple[int, int]) -> None:
+def test_impossible_operations_raise(settings: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="is not allowed: give"):
         Operation(*settings)
 
 
-# Python itself refuses to read or write more than 4300 decimal digits.
+# Python refuses to convert more than 4300 decimal digits.
 @pytest.mark.parametrize("length", [3999, 4000, 4001, 4300, 4301, 8000, 12_345])
-def test_numbers_of_any_length_are_read_and_fit_on_a_wide_abacus(length: int) -> None:
+def test_long_numbers_are_parsed_and_fit_on_a_wide_abacus(length: int) -> None:
     text = "".join(random.Random(length).choices("0123456789", k=length - 1))
     with decimal_text_of_any_length():
         value = int("7" + text)
@@ -331,14 +329,14 @@ def test_digits_agree_with_python(value: int, base: int) -> None:
 
 
 @pytest.mark.parametrize("base", [-1, 0, 1])
-def test_there_are_no_digits_below_base_two(base: int) -> None:
+def test_digits_need_base_two_or_more(base: int) -> None:
     with pytest.raises(
         ValueError, match=f"base={base} is not allowed: give an integer of 2 or more"
     ):
         digits_of(5, base)
 
 
-def test_negative_values_have_no_digits_and_large_bases_no_numerals() -> None:
+def test_negative_values_and_large_bases_raise() -> None:
     with pytest.raises(ValueError, match="value=-1 is not allowed"):
         digits_of(-1, 5)
     with pytest.raises(ValueError, match="base=11 is not allowed"):
@@ -375,15 +373,15 @@ def walk(config: AbacusConfig, program: tuple[Operation, ...]) -> list[tuple[str
     return grants
 
 
-def test_the_budget_is_the_papers_on_its_abacus_and_grows_with_the_way() -> None:
+def test_budget_is_the_papers_on_ten_columns_and_grows_with_the_width() -> None:
     assert AbacusConfig().step_budget == 32
     assert AbacusConfig(columns=20).step_budget == 64
     assert AbacusConfig(max_digits=9).step_budget == 36
     assert AbacusConfig(expression="1").step_budget == 32
 
 
-def test_slides_alone_would_not_pay_for_the_reference_algorithm() -> None:
-    """Why a reset is granted steps too: each of these operations takes 34 and slides once."""
+def test_budget_from_slides_only_would_be_too_small() -> None:
+    """Resets extend the budget because each of these operations takes 34 steps and one slide."""
     program = parse_expression("+12500-12500" * 4)
     grants = walk(AbacusConfig(), program)
     assert [step for kind, step in grants if kind == "reset"] == [34 * n for n in range(1, 9)]
@@ -394,10 +392,12 @@ def test_slides_alone_would_not_pay_for_the_reference_algorithm() -> None:
 
 @pytest.mark.parametrize("base", [2, 3, 5, 10])
 @pytest.mark.parametrize(("columns", "max_digits"), [(2, 1), (10, 6), (10, 9), (20, 19), (40, 3)])
-def test_the_reference_algorithm_never_runs_out(base: int, columns: int, max_digits: int) -> None:
+def test_budget_suffices_for_the_reference_algorithm(
+    base: int, columns: int, max_digits: int
+) -> None:
     rng = random.Random(columns * base)
     for _ in range(200):
-        # Long carries and long runs of zeros are what takes steps.
+        # Long carries and long runs of zeros take the most steps.
         value = start = base ** (columns - 1) - rng.randrange(1, base)
         program = []
         for _ in range(6):

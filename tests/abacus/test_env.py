@@ -1,4 +1,4 @@
-"""The single environment as its users meet it: made by Gymnasium, checked, played, looked at."""
+"""The single environment: Gymnasium's checkers, seeds, masks, ends, infos, copies, rendering."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULTS = {
     name: parameter.default for name, parameter in inspect.signature(AbacusEnv).parameters.items()
 }
 
-#: Every setting away from its default, alone or with what it needs.
+#: Every setting with another value than its default.
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "twenty columns": {"columns": 20, "max_digits": 16},
@@ -59,7 +59,7 @@ def make(**settings: Any) -> AbacusEnv:
     return env
 
 
-def test_make_takes_every_setting_and_checks_it() -> None:
+def test_make_accepts_every_setting() -> None:
     config = AbacusConfig()
     assert config.to_dict() | {"render_mode": None} == DEFAULTS
     changed = {
@@ -93,9 +93,9 @@ def test_make_takes_every_setting_and_checks_it() -> None:
         ({"render_mode": "svg"}, "render_mode='svg' .* ansi, rgb_array"),
     ],
 )
-# Gymnasium warns about a mode that is not in the metadata before it asks the environment.
+# Gymnasium warns about a mode that is not in the metadata before it makes the environment.
 @pytest.mark.filterwarnings("ignore:.*is not in the possible render_modes")
-def test_make_says_in_one_line_why_a_world_is_impossible(
+def test_make_raises_one_line_for_impossible_settings(
     settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message) as raised:
@@ -112,7 +112,7 @@ def test_checkers_pass_without_a_warning(settings: dict[str, Any]) -> None:
 
 
 def assert_equal(one: Any, other: Any) -> None:
-    """Equal in every part, arrays to the last bit."""
+    """Assert that nested values are equal, arrays bit by bit."""
     assert type(one) is type(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
@@ -130,14 +130,14 @@ def assert_equal(one: Any, other: Any) -> None:
 
 
 @every_variant
-def test_twins_do_not_part(settings: dict[str, Any]) -> None:
-    """The same seed and actions give the same world, over the ends of episodes."""
+def test_equal_seeds_give_equal_rollouts(settings: dict[str, Any]) -> None:
+    """The same seed and actions give the same results over several episodes."""
     one, other = make(**settings), make(**settings)
     rng = random.Random(1)
     for moment in range(300):
         if moment % 150 == 0:
             assert_equal(one.reset(seed=moment), other.reset(seed=moment))
-        # Right actions too: chance alone would hardly get beyond the first digit.
+        # Correct actions too: random ones rarely get beyond the first digit.
         action = right_action(one.batch, 0) if rng.random() < 0.8 else rng.randrange(8)
         result = one.step(action)
         assert_equal(result, other.step(action))
@@ -146,7 +146,7 @@ def test_twins_do_not_part(settings: dict[str, Any]) -> None:
             assert_equal(one.reset(), other.reset())
 
 
-def test_other_seeds_bring_other_worlds() -> None:
+def test_different_seeds_give_different_episodes() -> None:
     env = make(start="random")
     starts = set()
     for seed in range(50):
@@ -155,7 +155,7 @@ def test_other_seeds_bring_other_worlds() -> None:
     assert len(starts) > 30
 
 
-def test_a_reset_without_a_seed_goes_on_in_the_stream() -> None:
+def test_reset_without_a_seed_continues_the_stream() -> None:
     env = make(start="random")
     env.reset(seed=3)
     values = []
@@ -168,7 +168,7 @@ def test_a_reset_without_a_seed_goes_on_in_the_stream() -> None:
 
 
 def state_of(env: AbacusEnv) -> tuple[Any, ...]:
-    """What an action can change, but for clock, counters and frames."""
+    """Return the state that an action can change, without steps, counters and frames."""
     names = ("finger_column", "finger_row", "signpost", "digit_index", "symbol", "operation")
     scalars = env.batch.scalars[0]
     return (
@@ -179,7 +179,7 @@ def state_of(env: AbacusEnv) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("reward", ["dense", "answer_only", "submit"])
-def test_an_illegal_action_takes_a_step_and_nothing_else(reward: str) -> None:
+def test_illegal_actions_change_nothing_but_the_step_count(reward: str) -> None:
     env = make(columns=3, max_digits=2, reward=reward, start="random", on_error="continue")
     rng = random.Random(2)
     observation, info = env.reset(seed=2)
@@ -215,15 +215,15 @@ def test_an_illegal_action_takes_a_step_and_nothing_else(reward: str) -> None:
 def assert_frames_pushed(
     env: AbacusEnv, before: npt.NDArray[np.float32], after: npt.NDArray[np.float32]
 ) -> None:
-    """The oldest frame is dropped, and the newest repeats the one before, as nothing moved."""
+    """Assert that the oldest frame was dropped and the newest was repeated."""
     old, new = (window.reshape(env.config.window_shape) for window in (before, after))
     assert np.array_equal(new[:-1], old[1:])
     assert np.array_equal(new[-1], old[-1])
 
 
 @every_variant
-def test_masks_are_exactly_what_changes_something(settings: dict[str, Any]) -> None:
-    """Every action is tried on a copy of the environment, at many moments."""
+def test_masks_allow_exactly_the_actions_that_change_something(settings: dict[str, Any]) -> None:
+    """Try every action on a copy of the environment, at many steps."""
     env = make(**settings)
     rng = random.Random(3)
     _, info = env.reset(seed=3)
@@ -246,13 +246,13 @@ def changes_something(env: AbacusEnv, action: Action) -> bool:
     tried = copy.deepcopy(env)
     _, _, terminated, truncated, info = tried.step(int(action))
     ended = (terminated or truncated) and info["end"] != "BUDGET"
-    # A submit that brings the same digit again, or another operation's like symbol, does something.
+    # A submit changes something even if the next symbol looks the same.
     judged = any(info["outcomes"].values())
     return ended or judged or state_of(tried) != state_of(env)
 
 
 def play(env: AbacusEnv, steps: int = 10_000) -> dict[str, Any]:
-    """Right actions up to the end of the episode; the last info."""
+    """Play correct actions up to the end of the episode; return the last info."""
     for _ in range(steps):
         _, _, terminated, truncated, info = env.step(right_action(env.batch, 0))
         if terminated or truncated:
@@ -273,9 +273,7 @@ def play(env: AbacusEnv, steps: int = 10_000) -> dict[str, Any]:
         ({"columns": 20, "base": 2, "expression": "1234+567-89"}, 1712),
     ],
 )
-def test_an_expression_is_worked_off_and_ends_the_episode(
-    settings: dict[str, Any], shown: int
-) -> None:
+def test_expression_ends_the_episode(settings: dict[str, Any], shown: int) -> None:
     env = make(**settings)
     env.reset(seed=0)
     info = play(env)
@@ -317,7 +315,7 @@ def test_capacity_terminates() -> None:
         ([Action.SUBMIT], "WRONG_SUBMIT"),
     ],
 )
-def test_a_mistake_terminates_unless_told_otherwise(actions: list[Action], end: str) -> None:
+def test_mistakes_terminate_unless_on_error_is_continue(actions: list[Action], end: str) -> None:
     for on_error in ("terminate", "continue"):
         env = make(expression="3", on_error=on_error)
         env.reset()
@@ -329,8 +327,8 @@ def test_a_mistake_terminates_unless_told_otherwise(actions: list[Action], end: 
         assert info["reward_terms"]["wrong"] == -1.0
 
 
-def test_a_wrong_reset_ends_its_operation_all_the_same() -> None:
-    """It is done, though not solved, whether or not the mistake ends the episode."""
+def test_wrong_reset_closes_its_operation() -> None:
+    """The operation is done but not solved, whether or not the mistake ends the episode."""
     for on_error in ("terminate", "continue"):
         env = make(expression="5+1", on_error=on_error)
         env.reset()
@@ -355,10 +353,10 @@ def test_a_wrong_reset_ends_its_operation_all_the_same() -> None:
     ],
     ids=["below zero", "too large"],
 )
-def test_a_given_operation_that_no_longer_fits_ends_on_capacity(
+def test_given_operation_that_does_not_fit_ends_on_capacity(
     settings: dict[str, Any], mistake: list[Action]
 ) -> None:
-    """After a mistake, at the submit of the reset that its symbol asks for."""
+    """The end comes after a mistake, at the submit of the reset that the symbol asks for."""
     env = make(on_error="continue", **settings)
     env.reset()
     for action in mistake:
@@ -371,10 +369,10 @@ def test_a_given_operation_that_no_longer_fits_ends_on_capacity(
     assert info["operations_done"] == 1
 
 
-def test_a_reload_is_counted_and_looks_like_a_start() -> None:
+def test_reload_is_counted_and_looks_like_a_start() -> None:
     env = make(operations="subtract", columns=3, base=3, max_digits=2)
     _, info = env.reset(seed=0)
-    # From 0 there is nothing to subtract: the first one comes at once.
+    # Nothing can be subtracted from 0: the first reload comes at once.
     assert info["reloads"] == 1
     met = 0
     for _ in range(2000):
@@ -394,13 +392,13 @@ def test_a_reload_is_counted_and_looks_like_a_start() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1, 4321, 5**10 - 1])
-def test_a_given_start_is_shown(start: int) -> None:
+def test_given_start_is_shown(start: int) -> None:
     env = make(start=start)
     env.reset(seed=0)
     assert value_of(env.batch.digits[0], 5) == start
 
 
-def test_random_starts_are_drawn_as_operands_are() -> None:
+def test_random_starts_are_drawn_like_operands() -> None:
     env = make(start="random", max_digits=4)
     lengths = []
     env.reset(seed=0)
@@ -408,7 +406,7 @@ def test_random_starts_are_drawn_as_operands_are() -> None:
         lengths.append(len(digits_of(value_of(env.batch.digits[0], 5), 5)))
         env.reset()
     assert set(lengths) == {1, 2, 3, 4}
-    # Uniform in length: of uniform values, four fifths would have four digits.
+    # Lengths are uniform; of uniform values, four fifths would have four digits.
     assert all(60 < lengths.count(length) < 140 for length in (1, 2, 3, 4))
 
 
@@ -419,12 +417,12 @@ INFO_ON_RESET = {
 INFO_ON_STEP = INFO_ON_RESET | {"reward_terms", "outcomes", "illegal"}
 
 
-def test_infos_hold_what_is_promised_in_plain_values() -> None:
+def test_infos_have_the_documented_plain_values() -> None:
     env = make(operations="subtract")
     _, info = env.reset(seed=0)
     assert info.keys() == INFO_ON_RESET
     assert info["budget_left"] == 32
-    # From 0 there is nothing to subtract: the abacus was reloaded at once.
+    # Nothing can be subtracted from 0: the abacus was reloaded at once.
     assert info["reloads"] == 1
     _, reward, _, _, info = env.step(right_action(env.batch, 0))
     assert info.keys() == INFO_ON_STEP
@@ -436,7 +434,7 @@ def test_infos_hold_what_is_promised_in_plain_values() -> None:
     json.dumps({key: value for key, value in info.items() if key != "action_mask"})
 
 
-def test_what_was_seen_does_not_change_afterwards() -> None:
+def test_returned_arrays_are_copies() -> None:
     env = make()
     observation, info = env.reset(seed=0)
     kept = copy.deepcopy((observation, info))
@@ -447,8 +445,8 @@ def test_what_was_seen_does_not_change_afterwards() -> None:
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_a_copy_goes_its_own_way(duplicate: Any) -> None:
-    """As a planner does that tries an action on a copy."""
+def test_copies_are_independent(duplicate: Any) -> None:
+    """A planner tries actions on a copy."""
     env = make(start="random")
     env.reset(seed=0)
     env.step(Action.DOWN)
@@ -462,7 +460,7 @@ def test_a_copy_goes_its_own_way(duplicate: Any) -> None:
 
 
 @pytest.mark.parametrize("action", [1, np.int64(1), np.uint8(1), np.array(1), Action.RIGHT])
-def test_any_integer_is_an_action(action: Any) -> None:
+def test_any_integer_type_is_an_action(action: Any) -> None:
     env = make()
     env.reset(seed=0)
     env.step(action)
@@ -470,7 +468,7 @@ def test_any_integer_is_an_action(action: Any) -> None:
 
 
 @pytest.mark.parametrize("action", [8, -1, 1.5, "1", None])
-def test_anything_else_is_not_and_changes_nothing(action: Any) -> None:
+def test_other_values_raise_and_change_nothing(action: Any) -> None:
     env = make()
     env.reset(seed=0)
     kept = copy.deepcopy(env.batch.world)
@@ -479,14 +477,14 @@ def test_anything_else_is_not_and_changes_nothing(action: Any) -> None:
     assert all(np.array_equal(*arrays) for arrays in zip(env.batch.world, kept, strict=True))
 
 
-def test_a_step_before_the_first_reset_is_refused() -> None:
+def test_step_before_reset_raises() -> None:
     with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
         make().step(0)
 
 
 @pytest.mark.parametrize("columns", [20, 100, 10_000])
 def test_wide_abaci_carry_over_their_whole_width(columns: int) -> None:
-    """All columns but the last are full: adding 1 changes each of them."""
+    """All columns but the last are full, so that adding 1 changes each of them."""
     env = make(columns=columns, start=5 ** (columns - 1) - 1, expression="1")
     observation, _ = env.reset()
     assert observation["window"].shape == make().reset()[0]["window"].shape
@@ -508,7 +506,7 @@ def test_wide_abaci_add_and_subtract_long_operands(columns: int) -> None:
 
 
 def decimal(value: int) -> str:
-    """Python refuses to write more than 4300 digits at once."""
+    """Python refuses to convert more than 4300 decimal digits at once."""
     chunks = []
     while value:
         value, chunk = divmod(value, 10**4000)

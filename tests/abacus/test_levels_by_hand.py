@@ -18,7 +18,7 @@ from abacus.rules import AbacusConfig, Action, End
 
 @dataclass(frozen=True)
 class Pay:
-    """What a step pays: terms in the order step, finger, signpost, slide, submit, wrong."""
+    """Return reward terms in the order step, finger, signpost, slide, submit, wrong."""
 
     terms: tuple[float, float, float, float, float, float]
     reward: float
@@ -67,7 +67,7 @@ def assert_end(batch: AbacusBatch, end: End) -> None:
 
 
 def expect_ends(batch: AbacusBatch, level: str, *ends: End) -> None:
-    """The end at each level, in the order of LEVELS."""
+    """Return the end at each level, in the order of LEVELS."""
     assert_end(batch, ends[LEVELS.index(level)])
 
 
@@ -94,7 +94,7 @@ WITHOUT_MISTAKE: list[Row] = [
     (RIGHT, NEAR, STEP, STEP, STEP, STEP),
     (SLIDE, SLID, SLID, SLID, STEP, STEP),
     (SUBMIT, SUBM, SUBM, SUBM, SUBM, SUBM),
-    # The last `+`: its reset is a submit alone, for the signpost never left column 0.
+    # The last `+`: its reset is only a submit, since the signpost never left column 0.
     (SUBMIT, SUBM, SUBM, SUBM, SUBM, SUBM),
 ]
 
@@ -112,7 +112,7 @@ def test_21_minus_2_without_a_mistake(level: str, on_error: str) -> None:
     assert batch.scalars[0]["budget"] == 32 * 7
 
 
-# A lost finger costs at `dense` alone, and illegal actions cost the step alone.
+# Detours of the finger cost only at `dense`, and illegal actions cost only the step.
 DETOURS: list[Row] = [
     (LEFT, STEP, STEP, STEP, STEP, STEP),
     (UP, STEP, STEP, STEP, STEP, STEP),
@@ -127,7 +127,7 @@ DETOURS: list[Row] = [
     (DOWN, NEAR, STEP, STEP, STEP, STEP),
     (DOWN, NEAR, STEP, STEP, STEP, STEP),
     (SLIDE, SLID, SLID, SLID, STEP, STEP),
-    # All is written and the signpost stands: the finger belongs on column 1, on any row.
+    # All columns are right and the signpost is in place: the finger belongs on column 1, any row.
     (DOWN, STEP, STEP, STEP, STEP, STEP),
     (DOWN, STEP, STEP, STEP, STEP, STEP),
     (RIGHT, NEAR, STEP, STEP, STEP, STEP),
@@ -141,7 +141,7 @@ DETOURS: list[Row] = [
     (UP, STEP, STEP, STEP, STEP, STEP),
     (LEFT, NEAR, STEP, STEP, STEP, STEP),
     (SUBMIT, SUBM, SUBM, SUBM, SUBM, SUBM),
-    # 3 + 4 is 2 and a carry: column 0 wants row 2, and its gap is where the finger stands.
+    # 3 + 4 is 2 and a carry: column 0 needs row 2, and its gap is at the finger.
     (SLIDE, STEP, STEP, STEP, STEP, STEP),
     (UP, NEAR, STEP, STEP, STEP, STEP),
     (SLIDE, SLID, SLID, SLID, STEP, STEP),
@@ -167,7 +167,7 @@ def test_3_plus_4_with_detours_and_illegal_actions(level: str, on_error: str) ->
 
 
 @at_every_level
-def test_wrong_signpost_move_ends_where_its_module_is_on(level: str) -> None:
+def test_wrong_signpost_move_ends_if_its_module_is_active(level: str) -> None:
     rows: list[Row] = [
         (SIGNPOST_RIGHT, FAIL, FAIL, STEP, STEP, STEP),
         (SIGNPOST_RIGHT, OVER, OVER, STEP, STEP, STEP),
@@ -191,11 +191,11 @@ def test_wrong_signpost_move_on_the_way_to_the_second_digit(level: str) -> None:
 
 
 @at_every_level
-def test_wrong_slide_ends_but_at_answer_only_it_is_nothing_at_all(level: str) -> None:
+def test_wrong_slide_ends_except_at_answer_only(level: str) -> None:
     rows: list[Row] = [
         (DOWN, NEAR, STEP, STEP, STEP, STEP),
         (SLIDE, FAIL, FAIL, FAIL, FAIL, STEP),
-        # The gap is on row 1 now; what is right at last still pays nothing at this level.
+        # The gap is on row 1 now; a right slide pays nothing at this level.
         (DOWN, OVER, OVER, OVER, OVER, STEP),
         (DOWN, OVER, OVER, OVER, OVER, STEP),
         (SLIDE, OVER, OVER, OVER, OVER, STEP),
@@ -208,7 +208,7 @@ def test_wrong_slide_ends_but_at_answer_only_it_is_nothing_at_all(level: str) ->
 
 @at_every_level
 def test_slide_above_a_wrong_column_is_wrong(level: str) -> None:
-    """The carry of 3 + 4 is written right, but before column 0 is."""
+    """The carry of 3 + 4 is written before column 0."""
     rows: list[Row] = [
         (RIGHT, AWAY, STEP, STEP, STEP, STEP),
         (DOWN, NEAR, STEP, STEP, STEP, STEP),
@@ -241,7 +241,7 @@ def test_submit_before_writing_ends_at_every_level(level: str) -> None:
 @at_every_level
 def test_submit_without_the_carry_ends_at_every_level(level: str) -> None:
     rows: list[Row] = [
-        # 3 + 4: column 0 wants row 2.
+        # 3 + 4: column 0 needs row 2.
         (DOWN, NEAR, STEP, STEP, STEP, STEP),
         (DOWN, NEAR, STEP, STEP, STEP, STEP),
         (SLIDE, SLID, SLID, SLID, STEP, STEP),
@@ -271,21 +271,21 @@ def test_reset_submitted_before_the_signpost_is_back_is_wrong(level: str) -> Non
     assert_end(batch, End.WRONG_SUBMIT)
 
 
-# Every kind of mistake in +3, then +4 from where that leaves the abacus: 1 + 4 is 0 and a carry.
+# Every kind of mistake in +3, then +4 from the resulting 1: 1 + 4 is 0 and a carry.
 MISTAKES: list[Row] = [
     (SIGNPOST_LEFT, STEP, STEP, STEP, STEP, STEP),
     (SIGNPOST_RIGHT, FAIL, FAIL, STEP, STEP, STEP),
     (DOWN, NEAR, STEP, STEP, STEP, STEP),
     (SLIDE, FAIL, FAIL, FAIL, FAIL, STEP),
     (SUBMIT, FAIL, FAIL, FAIL, FAIL, FAIL),
-    # The symbol of +4 has come all the same, and 1 is its first operand, whatever is slid now.
+    # The symbol of +4 is shown, and 1 is its first operand, whatever is slid now.
     (SLIDE, STEP, STEP, STEP, STEP, STEP),
     (DOWN, STEP, STEP, STEP, STEP, STEP),
     (SLIDE, FAIL, FAIL, FAIL, FAIL, STEP),
     (SIGNPOST_RIGHT, FAIL, FAIL, STEP, STEP, STEP),
     (SIGNPOST_LEFT, SIGN, SIGN, STEP, STEP, STEP),
     (SUBMIT, FAIL, FAIL, FAIL, FAIL, FAIL),
-    # Digit 4: column 0 shows 2 and wants row 0.
+    # Digit 4: column 0 shows 2 and needs row 0.
     (SIGNPOST_LEFT, SIGN, SIGN, STEP, STEP, STEP),
     (UP, NEAR, STEP, STEP, STEP, STEP),
     (UP, NEAR, STEP, STEP, STEP, STEP),

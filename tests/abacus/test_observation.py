@@ -1,4 +1,4 @@
-"""Coded observations against the environment's, and what a frame code tells of legality."""
+"""Coded observations equal the environment's; legality by frame code; final action masks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("in_place", [False, True])
-def test_coded_observations_are_the_environments(config: AbacusConfig, in_place: bool) -> None:
+def test_coded_observations_equal_the_environments(config: AbacusConfig, in_place: bool) -> None:
     batch = AbacusBatch(config, 64)
     batch.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_coded_observations_are_the_environments(config: AbacusConfig, in_place:
         batch.step(rng.integers(len(Action), size=64))
 
 
-def test_without_previous_actions_they_are_zeros() -> None:
+def test_missing_previous_actions_are_zeros() -> None:
     zeros = np.zeros(2, np.int64)
     for given in (None, np.array([-1, len(Action)])):
         arrays = observation_arrays(5, zeros.reshape(2, 1), zeros, zeros, given)

@@ -1,4 +1,4 @@
-"""Pictures show what the abacus shows: text by the character, pixels and shapes by place."""
+"""Views, numerals, text, pixels, shapes and SVG."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ WIDE = AbacusView(
 def views(draw: st.DrawFn) -> AbacusView:
     base = draw(st.integers(2, 10))
     digits = draw(st.lists(st.integers(0, base - 1), min_size=2, max_size=40))
-    # Now and then an abacus with long column numbers: zeros are cheap to draw.
+    # Some abaci have long column numbers; their additional columns are zeros.
     digits += [0] * draw(st.sampled_from([0, 0, 0, 900, 10_000, 120_000]))
     columns = st.integers(0, len(digits) - 1)
     symbol = draw(st.integers(0, base + 1))
@@ -92,9 +92,6 @@ def views(draw: st.DrawFn) -> AbacusView:
         step=draw(st.none() | st.integers(0, 10**9)),
         expression=draw(st.none() | st.text("0123456789+-", max_size=200)),
     )
-
-
-# --- the view --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,7 +130,7 @@ def views(draw: st.DrawFn) -> AbacusView:
         ),
     ],
 )
-def test_view_refuses_the_impossible_in_one_line(changes: dict[str, Any], message: str) -> None:
+def test_impossible_views_raise_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         replace(CARRY, **changes)
     assert "\n" not in str(error.value)
@@ -141,13 +138,13 @@ def test_view_refuses_the_impossible_in_one_line(changes: dict[str, Any], messag
 
 @pytest.mark.parametrize("render", [render_ansi, render_rgb, render_svg])
 @pytest.mark.parametrize("max_columns", [2, True, 3.5])
-def test_renderers_refuse_too_few_columns(render: Any, max_columns: Any) -> None:
+def test_too_few_columns_raise(render: Any, max_columns: Any) -> None:
     with pytest.raises(ValueError, match=f"max_columns={max_columns} is not allowed: .* 3 or more"):
         render(CARRY, max_columns=max_columns)
 
 
 @pytest.mark.parametrize("scale", [0, 5, 1.5, True])
-def test_pixels_refuse_an_impossible_scale(scale: Any) -> None:
+def test_impossible_scales_raise(scale: Any) -> None:
     with pytest.raises(ValueError, match=f"scale={scale} is not allowed: give an integer from 1"):
         render_rgb(CARRY, scale=scale)
 
@@ -159,7 +156,7 @@ class FakeBatch:
     scalars: npt.NDArray[Any]
 
 
-def test_view_of_takes_one_row_of_a_batch() -> None:
+def test_view_of_one_row_of_a_batch() -> None:
     names = ("finger_column", "finger_row", "signpost", "symbol", "operation", "previous_action")
     scalars = np.zeros(2, [(name, np.int32) for name in names] + [("steps", np.int64)])
     scalars[1] = (3, 2, 1, 4, 1, Action.SIGNPOST_RIGHT, 1042)
@@ -195,9 +192,6 @@ def test_scroll_stands_still_within_a_page() -> None:
     assert firsts == [0] * 13 + [12] * 12 + [24] * 12 + [36] * 3
 
 
-# --- numerals --------------------------------------------------------------------------------
-
-
 @given(
     st.integers(2, 10), st.lists(st.integers(0, 1), min_size=1, max_size=300), st.integers(5, 40)
 )
@@ -226,7 +220,7 @@ def test_decimal_numeral_is_exact_or_rounded(base: int, digits: list[int]) -> No
         return
     mantissa, exponent = short.text.split("e+")
     assert re.fullmatch(r"[1-9]\.[0-9]{2}", mantissa)
-    # Half of the last digit shown, and a little for the logarithm's rounding.
+    # Half a unit of the last digit, and a margin for the rounding of the logarithm.
     rounded = int(mantissa.replace(".", "")) * 10 ** (int(exponent) - 2)
     assert abs(rounded - value) * 1999 <= 10 ** int(exponent) * 10
 
@@ -242,8 +236,6 @@ def test_numerals_of_the_widest_abacus() -> None:
     exponent = math.floor(1_000_000 * math.log10(5))
     assert decimal_numeral(digits, 5, 20).text.endswith(f"e+{exponent}")
 
-
-# --- text ------------------------------------------------------------------------------------
 
 START_TEXT = """\
          step 0 · start · 3+4-2
@@ -323,7 +315,7 @@ def _display_width(line: str) -> int:
 
 
 def _grid_lines(text: str) -> list[str]:
-    """The lines from the frame's upper edge to its lower one."""
+    """Return the lines from the frame's upper edge to its lower edge."""
     lines = text.split("\n")
     top = next(k for k, line in enumerate(lines) if re.search("[╭┏]", line))
     bottom = next(k for k, line in enumerate(lines) if re.search("[╰┗]", line))
@@ -332,7 +324,7 @@ def _grid_lines(text: str) -> list[str]:
 
 @settings(deadline=None)
 @given(views(), st.integers(3, 20))
-def test_text_of_any_view_is_aligned_and_true(view: AbacusView, most: int) -> None:
+def test_text_of_any_view_is_aligned_and_correct(view: AbacusView, most: int) -> None:
     text = render_ansi(view, max_columns=most)
     grid = _grid_lines(text)
     assert len({_display_width(line) for line in grid}) == 1
@@ -374,8 +366,6 @@ def test_colour_adds_nothing_but_escape_codes(view: AbacusView) -> None:
     assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == render_ansi(view)
 
 
-# --- pixels ----------------------------------------------------------------------------------
-
 Pixels = npt.NDArray[np.uint8]
 LAYOUT = Layout(10, 5)
 
@@ -405,7 +395,7 @@ def test_pixels_have_one_size_for_a_base_and_a_number_of_columns() -> None:
     assert render_rgb(CARRY, scale=2).shape == (2 * LAYOUT.height, 2 * LAYOUT.width, 3)
 
 
-def test_pixels_are_the_callers_own() -> None:
+def test_pixels_are_writable_copies() -> None:
     first = render_rgb(CARRY)
     kept = first.copy()
     first[:] = 0
@@ -413,7 +403,7 @@ def test_pixels_are_the_callers_own() -> None:
 
 
 def test_pixels_change_where_the_finger_moves_and_nowhere_else() -> None:
-    """A move down: the two cells of the finger's column, and the two row numbers."""
+    """A move down changes two cells of the finger's column and two row numbers."""
     changed = _changed(render_rgb(CARRY), render_rgb(replace(CARRY, finger_row=3)))
     allowed = np.zeros_like(changed)
     for row in (2, 3):
@@ -446,7 +436,7 @@ def test_pixels_of_a_signpost_move_change_above_the_frame_only() -> None:
 
 
 def _cell_pixel(pixels: Pixels, slot: int, row: int) -> list[int]:
-    """A pixel of a cell beside its rod, below the light on a bead."""
+    """Return a pixel of a cell beside its rod, below the highlight of a bead."""
     y, x = LAYOUT.row_top(row) + ROW // 2 + 4, LAYOUT.slot_left(slot) + 14
     found: list[int] = pixels[y, x].tolist()
     return found
@@ -494,9 +484,6 @@ def test_pixels_show_the_signpost_or_where_it_is(signpost: int, slot: int) -> No
     assert columns.max() < layout.slot_left(slot) + CELL
 
 
-# --- shapes ----------------------------------------------------------------------------------
-
-
 def _bounds(shape: Shape) -> tuple[float, float, float, float]:
     match shape:
         case Box():
@@ -508,7 +495,7 @@ def _bounds(shape: Shape) -> tuple[float, float, float, float]:
             width = text_width(shape.text, shape.size)
             share = {"start": 0.0, "middle": 0.5, "end": 1.0}[shape.anchor]
             left = shape.x - share * width
-            # Capitals above the baseline, tails below it.
+            # Capitals above the baseline, descenders below it.
             return left, shape.y - 0.72 * shape.size, left + width, shape.y + 0.2 * shape.size
 
 
@@ -519,7 +506,7 @@ def _bounds(shape: Shape) -> tuple[float, float, float, float]:
 def test_shapes_stay_in_their_sprites_and_sprites_in_the_picture(
     view: AbacusView, most: int
 ) -> None:
-    """Pixels are cut off at a sprite's edge and vectors are not: both must look the same."""
+    """A sprite clips pixels but not vectors, so shapes must stay inside."""
     scene = scene_of(view, most)
     for x, y, sprite in scene.sprites:
         assert 0 <= x <= x + sprite.width <= scene.width
@@ -538,7 +525,7 @@ def test_shapes_stay_in_their_sprites_and_sprites_in_the_picture(
 @example(replace(CARRY, digits=(4,) * 24))
 @example(replace(CARRY, digits=(4,) * 120_000, finger_column=110_000))
 def test_texts_do_not_touch(view: AbacusView) -> None:
-    """Texts that share a line keep a distance, long expressions and numerals included."""
+    """Texts on one line keep a distance, also long expressions and numerals."""
     boxes = []
     for x, y, sprite in scene_of(view).sprites:
         for shape in sprite.shapes:
@@ -568,8 +555,6 @@ def test_font_has_every_glyph_that_is_drawn() -> None:
     assert not {glyph for glyph in drawn if bytes(font(40).getmask(glyph)) == missing}
 
 
-# --- vectors ---------------------------------------------------------------------------------
-
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -586,7 +571,7 @@ def test_svg_is_the_scene_as_well_formed_xml(view: AbacusView) -> None:
     assert [element.text for element in root.iter(f"{SVG}text")] == texts
 
 
-def test_svg_says_what_it_shows() -> None:
+def test_svg_has_a_descriptive_title() -> None:
     root = ET.fromstring(render_svg(CARRY))
     assert root.findtext(f"{SVG}title") == (
         "Abacus of 10 columns in base 5: digit 4 read, subtracting, finger on column 3 and row 2, "

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's vector face: autoreset, infos, seeds, masks, and a learner that takes it."""
+"""The Stable-Baselines3 VecEnv: autoreset, infos, seeds, masks, and a learner that uses it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def new_envs(num_envs: int = 3, seed: int = 0, **settings: Any) -> AbacusVecEnv:
 def step(
     envs: AbacusVecEnv, actions: npt.ArrayLike
 ) -> tuple[Observation, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[dict[str, Any]]]:
-    """`envs.step`, whose types in the base class allow any observation."""
+    """Call `envs.step` with the types of an abacus; those of the base class are wider."""
     envs.step_async(np.asarray(actions))
     return envs.step_wait()
 
@@ -42,7 +42,7 @@ def step(
 def actions_for(
     envs: AbacusVecEnv, rngs: list[random.Random], slips: float = 0.07
 ) -> npt.NDArray[np.int64]:
-    """Mostly right ones, so that episodes get far; each abacus slips by its own dice."""
+    """Return mostly correct actions; each abacus has its own generator of mistakes."""
     return np.array(
         [
             rng.randrange(8) if rng.random() < slips else right_action(envs.batch, i)
@@ -51,7 +51,7 @@ def actions_for(
     )
 
 
-def test_a_step_gives_what_stable_baselines3_expects() -> None:
+def test_step_returns_the_types_of_stable_baselines3() -> None:
     envs = new_envs(4)
     observation = envs.reset()
     assert observation.keys() == envs.observation_space.keys()  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def test_a_step_gives_what_stable_baselines3_expects() -> None:
     assert envs.get_attr("render_mode", [0, 2]) == [None, None]
 
 
-def test_what_was_given_does_not_change_afterwards() -> None:
+def test_returned_arrays_do_not_change() -> None:
     envs = new_envs()
     first = envs.reset()
     given = [*first.values(), envs.action_masks()]
@@ -79,14 +79,14 @@ def test_what_was_given_does_not_change_afterwards() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(given, kept, strict=True))
 
 
-def test_infos_are_made_for_those_that_ended_alone() -> None:
+def test_only_ended_abaci_have_infos() -> None:
     envs = new_envs(3, expression="3+4")
     envs.reset()
     _, _, dones, infos = envs.step(np.array([Action.SUBMIT, Action.DOWN, Action.LEFT]))
     assert dones.tolist() == [True, False, False]
     assert infos[0]["end"] == "WRONG_SUBMIT"
     assert infos[1] == infos[2] == {}
-    # One dict serves them all: writing to it would reach every other.
+    # The abaci share one dict, so that writing to it would change all infos.
     with pytest.raises(TypeError, match="copy it first"):
         infos[1]["mine"] = 1
 
@@ -96,8 +96,8 @@ def test_infos_are_made_for_those_that_ended_alone() -> None:
     [{}, SMALL | {"max_operations": 2}, {"operations": "subtract"}, {"expression": "3+4-2"}],
     ids=str,
 )
-def test_it_is_single_environments_side_by_side(settings: dict[str, Any]) -> None:
-    """With autoreset: the terminal observation is the last one, what is returned the next one."""
+def test_vec_env_equals_single_environments(settings: dict[str, Any]) -> None:
+    """With autoreset, the terminal observation is the last one, the returned one is the next."""
     envs = new_envs(3, seed=21, **settings)
     singles = [AbacusEnv(**settings) for _ in range(3)]
     rngs = [random.Random(i) for i in range(3)]
@@ -158,7 +158,7 @@ Player = Callable[[AbacusVecEnv], int]
             "WRONG_SLIDE",
             False,
         ),
-        # The last step of the budget is wrong: what the agent did comes before our limit.
+        # The last step of the budget is a mistake, which comes before the budget.
         (
             {"expression": "3"},
             lambda envs: Action.SUBMIT if envs.batch.scalars["steps"][0] == 31 else Action.LEFT,
@@ -167,7 +167,7 @@ Player = Callable[[AbacusVecEnv], int]
         ),
     ],
 )
-def test_truncated_is_told_from_terminated(
+def test_truncation_and_termination_are_distinguished(
     settings: dict[str, Any], player: Player, end: str, truncated: bool
 ) -> None:
     envs = new_envs(1, **settings)
@@ -178,7 +178,7 @@ def test_truncated_is_told_from_terminated(
     assert (info["end"], info["TimeLimit.truncated"]) == (end, truncated)
 
 
-def test_a_monitor_around_it_counts_the_same() -> None:
+def test_monitor_reports_the_same_episodes() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         envs = new_envs(3, **SMALL)
@@ -196,7 +196,7 @@ def test_a_monitor_around_it_counts_the_same() -> None:
     assert episodes > 10
 
 
-def test_its_own_episode_info_is_that_of_a_monitor() -> None:
+def test_episode_info_equals_that_of_a_monitor() -> None:
     envs = new_envs(1, **SMALL)
     envs.reset()
     rewards: list[float] = []
@@ -212,7 +212,7 @@ def test_its_own_episode_info_is_that_of_a_monitor() -> None:
             rewards = []
 
 
-def test_masks_are_one_array_and_sb3_contrib_finds_them() -> None:
+def test_sb3_contrib_finds_the_masks() -> None:
     envs = new_envs(4, start="random")
     envs.reset()
     rng = random.Random(0)
@@ -242,7 +242,7 @@ def one_thread() -> Any:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_masked_ppo_learns_and_is_evaluated_without_illegal_actions() -> None:
+def test_masked_ppo_takes_no_illegal_actions() -> None:
     envs = new_envs(8, **SMALL, reward="dense")
     model = MaskablePPO(
         "MultiInputPolicy", envs, n_steps=32, batch_size=64, n_epochs=2, seed=0, device="cpu"
@@ -279,7 +279,7 @@ Trajectory = list[list[Any]]
 
 
 def trajectories(envs: VecEnv, rngs: list[random.Random], steps: int = 150) -> list[Trajectory]:
-    """What each environment sees and gets, under actions that its own dice choose."""
+    """Return the results of each environment under its own random actions."""
     observation: Any = envs.reset()
     rows: list[Trajectory] = [[] for _ in rngs]
     for _ in range(steps):
@@ -299,7 +299,7 @@ def trajectories(envs: VecEnv, rngs: list[random.Random], steps: int = 150) -> l
 @pytest.mark.parametrize(
     "settings", [{}, {"operations": "subtract", "start": "random", "on_error": "continue"}], ids=str
 )
-def test_one_abacus_run_eight_times_is_eight_run_once(settings: dict[str, Any]) -> None:
+def test_batch_of_eight_equals_eight_single_runs(settings: dict[str, Any]) -> None:
     together = trajectories(new_envs(8, seed=40, **settings), [random.Random(i) for i in range(8)])
     alone = [
         trajectories(new_envs(1, seed=40 + i, **settings), [random.Random(i)])[0] for i in range(8)
@@ -308,8 +308,8 @@ def test_one_abacus_run_eight_times_is_eight_run_once(settings: dict[str, Any]) 
     assert len({str(row) for row in together}) == 8
 
 
-def test_the_number_of_workers_changes_nothing() -> None:
-    """One process for each abacus, one for all with each on its own, and the batch."""
+def test_number_of_workers_changes_nothing() -> None:
+    """Compare one process per abacus, one process for all, and the batch."""
 
     batch = new_envs(2, seed=3)
     dummies, workers = DummyVecEnv([AbacusEnv] * 2), SubprocVecEnv([AbacusEnv] * 2)
@@ -323,7 +323,7 @@ def test_the_number_of_workers_changes_nothing() -> None:
     assert rows[0] == rows[1] == rows[2]
 
 
-def test_no_global_generator_is_touched() -> None:
+def test_global_generators_are_not_used() -> None:
     random.seed(1)
     np.random.seed(1)  # noqa: NPY002
     before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
@@ -343,7 +343,7 @@ def test_no_global_generator_is_touched() -> None:
     assert (random.getstate(), repr(np.random.get_state())) == before  # noqa: NPY002
 
 
-def test_without_a_seed_every_run_is_another() -> None:
+def test_runs_without_a_seed_differ() -> None:
     firsts = set()
     for _ in range(5):
         envs = AbacusVecEnv(1, config=AbacusConfig(start="random", max_digits=9))
@@ -359,7 +359,7 @@ def test_metadata_is_that_of_the_single_environment(render_mode: str | None) -> 
     assert envs.get_attr("metadata")[0] == AbacusEnv.metadata
 
 
-def test_pictures_of_all_are_tiled() -> None:
+def test_pictures_are_tiled() -> None:
     envs = AbacusVecEnv(2, config=AbacusConfig(**SMALL), render_mode="rgb_array")
     envs.reset()
     images = [image for image in envs.get_images() if image is not None]

@@ -1,4 +1,4 @@
-"""Gymnasium's vector face: made by `make_vec`, and step by step the same as single abaci."""
+"""The Gymnasium vector environment: `make_vec`, and the same steps as single environments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_vec(num_envs: int = 3, **vector_kwargs: Any) -> AbacusVectorEnv:
 
 
 def actions_for(envs: AbacusVectorEnv, rng: random.Random) -> npt.NDArray[np.int64]:
-    """Mostly right ones, so that episodes get far, with slips of every kind."""
+    """Return mostly correct actions, with mistakes of every kind."""
     return np.array(
         [
             right_action(envs.batch, i) if rng.random() < 0.93 else rng.randrange(8)
@@ -49,7 +49,7 @@ def actions_for(envs: AbacusVectorEnv, rng: random.Random) -> npt.NDArray[np.int
     )
 
 
-def test_make_vec_makes_one_batch_with_the_settings_given() -> None:
+def test_make_vec_passes_the_settings() -> None:
     envs = make_vec(5, columns=20, max_digits=12, reward="no_of", copy=False)
     assert envs.num_envs == envs.batch.num_envs == 5
     assert envs.config == AbacusConfig(columns=20, max_digits=12, reward="no_of")
@@ -62,7 +62,7 @@ def test_make_vec_makes_one_batch_with_the_settings_given() -> None:
 
 
 @pytest.mark.parametrize("ignored", [{"columns": 20}, {"render_mode": "ansi"}, {"start": 3}])
-def test_settings_that_gymnasium_would_drop_are_refused(ignored: dict[str, Any]) -> None:
+def test_settings_that_gymnasium_would_drop_raise(ignored: dict[str, Any]) -> None:
     name = next(iter(ignored))
     with pytest.raises(ValueError, match=f"{name} would be ignored .* vector_kwargs"):
         gymnasium.make_vec("Abacus-v0", num_envs=2, vectorization_mode="custom", **ignored)
@@ -77,18 +77,18 @@ def test_settings_that_gymnasium_would_drop_are_refused(ignored: dict[str, Any])
         ({"num_envs": 0}, "num_envs=0 is not allowed"),
     ],
 )
-def test_impossible_settings_are_refused(vector_kwargs: dict[str, Any], message: str) -> None:
+def test_impossible_settings_raise(vector_kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AbacusVectorEnv(**vector_kwargs)
 
 
-def test_a_time_limit_is_refused_for_the_budget_is_one() -> None:
+def test_max_episode_steps_raises() -> None:
     with pytest.raises(ValueError, match="max_episode_steps=100 is not allowed"):
         AbacusVectorEnv(2, max_episode_steps=100)
 
 
 def assert_row(batched: Any, i: int, single: Any) -> None:
-    """Row i of a batch is what the single environment gave."""
+    """Assert that row i of a batch equals the result of the single environment."""
     if isinstance(single, dict):
         assert batched.keys() == single.keys()
         for key in single:
@@ -98,7 +98,7 @@ def assert_row(batched: Any, i: int, single: Any) -> None:
 
 
 class Singles:
-    """As many single environments, each with its seed, that start anew when they end."""
+    """Single environments with their own seeds that are reset when they end."""
 
     def __init__(self, num_envs: int, settings: dict[str, Any]) -> None:
         self.envs = [AbacusEnv(**settings) for _ in range(num_envs)]
@@ -107,7 +107,7 @@ class Singles:
         return [env.reset(seed=seed + i) for i, env in enumerate(self.envs)]
 
     def step(self, i: int, action: int) -> tuple[tuple[Any, ...], Any, Any]:
-        """The step's results, and what is seen after it and with which mask."""
+        """Return the results of a step, and the observation and mask after an automatic reset."""
         result = self.envs[i].step(action)
         if not (result[2] or result[3]):
             return result, result[0], result[4]["action_mask"]
@@ -117,8 +117,8 @@ class Singles:
 
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
-def test_a_batch_is_single_environments_side_by_side(settings: dict[str, Any], copy: bool) -> None:
-    """Seeds, observations, masks, rewards with their terms, ends, final observations and infos."""
+def test_vector_env_equals_single_environments(settings: dict[str, Any], copy: bool) -> None:
+    """Compare seeds, observations, masks, rewards, ends, final observations and infos."""
     envs, singles = make_vec(3, copy=copy, **settings), Singles(3, settings)
     rng = random.Random(0)
     observation, infos = envs.reset(seed=11)
@@ -184,13 +184,13 @@ def test_final_info_counts_the_whole_episode() -> None:
 
 
 def results_of(envs: AbacusVectorEnv) -> list[npt.NDArray[Any]]:
-    """Every array that a step gives."""
+    """Return every array of the results of a step."""
     observation, rewards, terminated, truncated, infos = envs.step(np.full(3, Action.DOWN))
     arrays = [rewards, terminated, truncated, *observation.values(), envs.action_masks()]
     return [*arrays, *(infos[key] for key in ("action_mask", "outcomes", "reward_terms"))]
 
 
-def test_copies_stay_as_they_are_and_may_be_written_to() -> None:
+def test_copies_are_writable_and_do_not_change() -> None:
     envs = make_vec(copy=True)
     envs.reset(seed=0)
     given = results_of(envs)
@@ -204,7 +204,7 @@ def test_copies_stay_as_they_are_and_may_be_written_to() -> None:
     assert np.array_equal(envs.batch.observation["window"], before)
 
 
-def test_without_copies_arrays_are_the_batchs_own_and_read_only() -> None:
+def test_without_copies_arrays_are_read_only_views() -> None:
     envs = make_vec(copy=False)
     envs.reset(seed=0)
     given = results_of(envs)
@@ -217,7 +217,7 @@ def test_without_copies_arrays_are_the_batchs_own_and_read_only() -> None:
     assert not np.array_equal(window, kept)
 
 
-def test_seeds_may_be_given_one_by_one() -> None:
+def test_seeds_can_be_a_sequence() -> None:
     one, other = make_vec(start="random"), make_vec(start="random")
     seen = [envs.reset(seed=seed)[0] for envs, seed in ((one, 7), (other, [7, 8, 9]))]
     assert all(np.array_equal(seen[0][key], seen[1][key]) for key in seen[0])
@@ -235,7 +235,7 @@ def test_seeds_may_be_given_one_by_one() -> None:
         (np.array([0, -1, 0]), "from -1 to 0: give 0 to 7"),
     ],
 )
-def test_bad_actions_are_refused_and_nothing_moves(actions: npt.NDArray[Any], message: str) -> None:
+def test_bad_actions_raise_and_change_nothing(actions: npt.NDArray[Any], message: str) -> None:
     envs = make_vec()
     envs.reset(seed=0)
     before = [array.copy() for array in envs.batch.world]
@@ -245,19 +245,19 @@ def test_bad_actions_are_refused_and_nothing_moves(actions: npt.NDArray[Any], me
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64])
-def test_any_kind_of_integer_will_do(kind: type[np.integer]) -> None:
+def test_any_integer_dtype_is_accepted(kind: type[np.integer]) -> None:
     envs = make_vec()
     envs.reset(seed=0)
     envs.step(np.array([1, 3, 1], kind)[::-1])
     assert envs.batch.scalars["finger_column"].tolist() == [1, 0, 1]
 
 
-def test_a_step_before_the_first_reset_is_refused() -> None:
+def test_step_before_reset_raises() -> None:
     with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
         make_vec().step(np.zeros(3, np.int64))
 
 
-def test_every_abacus_is_rendered() -> None:
+def test_render_returns_every_abacus() -> None:
     envs = make_vec(2, render_mode="ansi", start="random")
     envs.reset(seed=0)
     texts = envs.render()
@@ -274,7 +274,7 @@ def test_every_abacus_is_rendered() -> None:
     assert silent.render() is None
 
 
-def test_the_batched_space_is_iterated_into_single_observations() -> None:
+def test_batched_observations_can_be_iterated() -> None:
     envs = make_vec()
     observation, _ = envs.reset(seed=0)
     for single in iterate(envs.observation_space, observation):
