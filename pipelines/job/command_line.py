@@ -168,7 +168,8 @@ def run(
     """Run a job and return its exit status; a user's mistake is printed as one line."""
     name = parser_for(options, description or "", example).prog
     try:
-        return main(parse(options, description or "", example, argv)) or 0
+        status = main(parse(options, description or "", example, argv))
+        return 0 if status is None else status
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -35,10 +35,10 @@ CLOCKS: dict[str, Callable[[], float]] = {
 
 
 class Interruption:
-    """Context in which the first Ctrl-C sets `asked`, and the second interrupts at once."""
+    """Context in which the first Ctrl-C sets `requested`; the second interrupts at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._handler: Any = None
 
     def __enter__(self) -> Interruption:
@@ -51,9 +51,9 @@ class Interruption:
             signal.signal(signal.SIGINT, self._handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,9 @@ class Training:
 
     def _save_if_due(self, stage: str, state: Callable[[], dict[str, Any]]) -> None:
         """Save if the last checkpoint is old or Ctrl-C was pressed; in this case, stop."""
-        if self.interruption.asked or time.monotonic() - self._saved_at > CHECKPOINT_SECONDS:
+        if self.interruption.requested or time.monotonic() - self._saved_at > CHECKPOINT_SECONDS:
             self._save(stage, state())
-        if self.interruption.asked:
+        if self.interruption.requested:
             raise KeyboardInterrupt
 
     def _save(self, stage: str, state: dict[str, Any] | None = None) -> None:

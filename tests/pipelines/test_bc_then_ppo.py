@@ -199,7 +199,7 @@ def test_ctrl_c_saves_and_prints_how_to_resume(
     after_rollout = Training.after_rollout
 
     def press(self: Training, *, final: bool = False) -> None:
-        self.interruption.asked = self.model.num_timesteps >= 1536
+        self.interruption.requested = self.model.num_timesteps >= 1536
         after_rollout(self, final=final)
 
     with monkeypatch.context() as patch:
@@ -267,6 +267,7 @@ def test_a_resumed_run_takes_another_number_of_threads(job: Job, tmp_path: Path)
     assert job("--run-folder", tmp_path / "run", "--n-timesteps", 0) == 0
     assert job("--resume", tmp_path / "run", "--threads", 2, alone=True) == 0
     assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
 
 
 def test_a_run_with_a_damaged_config_is_refused(
