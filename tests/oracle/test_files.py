@@ -1,11 +1,14 @@
-"""Atomic writes leave the old content or the new one; locks are released with the process."""
+"""Atomic writes leave the old content or the new one; devices and links are not replaced."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import IO
 
@@ -54,6 +57,86 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
         assert not path.exists()
     assert (path / "file").read_text() == "content"
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """A device node of our own where root runs the tests: `/dev` is not risked."""
+    devices = {"null": (1, 3), "full": (1, 7)}
+    paths = {name: Path("/dev") / name for name in devices}
+    if os.geteuid() == 0:
+        paths = {name: tmp_path / name for name in devices}
+        try:
+            for name, number in devices.items():
+                os.mknod(paths[name], 0o666 | stat.S_IFCHR, os.makedev(*number))
+            paths["null"].write_bytes(b"")
+        except PermissionError:
+            pytest.skip("device nodes cannot be used here")
+    atomic_write_text(paths["null"], "text")
+    with pytest.raises(OSError, match="No space left") as refused:
+        atomic_write_text(paths["full"], "text")
+    assert refused.value.errno == errno.ENOSPC
+    assert refused.value.filename == str(paths["full"])
+    for path in paths.values():
+        assert stat.S_ISCHR(path.lstat().st_mode)
+    assert {entry.name for entry in tmp_path.iterdir()} <= set(devices)
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(path.read_text()))
+    reader.start()
+    atomic_write_text(path, "text")
+    reader.join(10)
+    assert found == ["text"]
+    assert path.is_fifo()
+
+
+def test_a_link_is_followed_and_not_replaced(tmp_path: Path) -> None:
+    target, link, chain = tmp_path / "folder" / "target", tmp_path / "link", tmp_path / "chain"
+    link.symlink_to(target)
+    chain.symlink_to(link)
+    for text in ("a missing target is created", "an existing one is replaced"):
+        atomic_write_text(chain, text)
+        assert target.read_text() == text
+    assert chain.is_symlink()
+    assert link.is_symlink()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["chain", "folder", "link"]
+    link.unlink()
+    link.symlink_to("chain")
+    with pytest.raises(OSError, match="symbolic links"):
+        atomic_write_text(chain, "a circle of links")
+
+
+PRINT_AND_WRITE = """
+import sys
+from pathlib import Path
+from oracle.files import atomic_write_text
+print("before")
+atomic_write_text(Path(sys.argv[1]), "text\\n")
+print("after")
+"""
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("redirected", [False, True])
+def test_standard_streams_can_be_written(stream: str, redirected: bool, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PRINT_AND_WRITE, f"/dev/{stream}"]
+    if redirected:
+        with (tmp_path / "output").open("w") as file:
+            subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, check=True)
+        output = (tmp_path / "output").read_text()
+    else:
+        output = subprocess.run(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=True,
+        ).stdout
+    assert output == "before\ntext\nafter\n"
 
 
 def test_files_get_the_permissions_of_the_umask(tmp_path: Path) -> None:
