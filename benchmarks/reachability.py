@@ -1,7 +1,7 @@
-"""Shows for the whole default set what the tests show for parts of it (docs/exactness.md).
+"""Check the whole default set, of which the tests check parts (docs/exactness.md).
 
-The explored situations are closed under stretching at the width that the proof works with; wider
-abaci add no observation; every observation is met by a concrete operation, run in the environment.
+The explored situations are closed under stretching at the width of the proof, wider abaci add no
+observation, and every observation has a witness that runs in the environment.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from oracle.exact.exploration import explore
 from oracle.exact.witness import WitnessFinder
 from pipelines.job.command_line import option, run
 
-#: Columns beyond the frames that the proof works with.
+#: Columns beyond the frames, in the proof.
 PROOF_MARGIN = 13
 
 
 @dataclass(frozen=True)
 class Options:
+    """Options of the command line."""
+
     base: int = option(5, "base of the abacus")
     frames: int = option(3, "frames of an observation")
-    sample: int = option(0, "look for so many witnesses only; 0: for every observation")
-    workers: int = option(2, "processes that look for witnesses")
+    sample: int = option(0, "number of observations to find witnesses for; 0: all")
+    workers: int = option(2, "processes that search for witnesses")
 
 
 @cache
@@ -39,7 +41,7 @@ def _finder(base: int, frames: int) -> WitnessFinder:
 
 
 def _steps_to(task: tuple[int, int, int]) -> int:
-    """The steps of the row's witness; -1 where none is found."""
+    """Return the steps of a row's witness, or -1 if there is none."""
     base, frames, row = task
     try:
         return _finder(base, frames).find(row).step
@@ -56,7 +58,7 @@ def _check_closure(options: Options) -> bool:
     same = collect(exploration).digest == narrow.digest
     print(f"situations on {width} columns      {len(exploration.parents):>12,}")
     print(f"equivalents, looked up        {looked_up:>12,}")
-    print(f"of these not explored         {missing:>12,}")
+    print(f"not explored                  {missing:>12,}")
     print(f"observations as on fewer columns {'yes' if same else 'NO':>9}")
     return missing == 0 and same
 
@@ -69,14 +71,14 @@ def _check_witnesses(options: Options) -> bool:
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         found = pool.imap_unordered(_steps_to, tasks, chunksize=64)
         steps = np.array(list(tqdm(found, total=len(tasks), desc="witnesses", unit="obs")))
-    print(f"observations looked for       {len(steps):>12,}")
-    print(f"met by a concrete operation   {(steps >= 0).sum():>12,}")
-    print(f"steps to the furthest         {steps.max():>12,}")
+    print(f"observations                  {len(steps):>12,}")
+    print(f"with a witness                {(steps >= 0).sum():>12,}")
+    print(f"steps of the longest          {steps.max():>12,}")
     return bool((steps >= 0).all())
 
 
 def main(options: Options) -> int:
-    """Runs both checks; the exit status tells whether they hold."""
+    """Run both checks; the exit status is 0 if they hold."""
     began = time.perf_counter()
     closed = _check_closure(options)
     met = _check_witnesses(options)

@@ -1,8 +1,8 @@
-"""Proves the teacher on a million operations; times it, its observations and certificates.
+"""Check the expert on a million operations; time the expert, the complete set and certificates.
 
-The operations are compared with Python's own integers; steps at many widths are looked up in the
-complete set of observations. The exit status is 0 if there was no error; timings are printed beside
-their targets and do not change it, for they depend on what else the machine does.
+The results are compared with Python's integers; steps at many widths are looked up in the complete
+set of observations. The exit status is 0 if there was no error. Timings are printed beside their
+targets and do not affect it, because they depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from abacus.sb3 import AbacusVecEnv
 from benchmarks.machine import machine
 from benchmarks.trials import (
     OPERATIONS_PER_TRIAL,
+    Expert,
     Tally,
-    Teacher,
     Trials,
     adversarial_trials,
+    follow,
     random_trials,
     run_trials,
 )
@@ -39,18 +40,18 @@ from oracle.algorithm import VARIANTS, Variant
 from oracle.exact.certificate import certify
 from oracle.exact.complete_set import complete_set
 from oracle.exact.observability import sample_steps
-from oracle.expert import expert_actions, follow
+from oracle.expert import expert_actions
 from pipelines.job.command_line import option, run
 
 EXAMPLE = "python -m benchmarks.teacher --operations 1e5"
 
-#: Columns, and the share of the operations that are tried there; wide ones take thousands of steps.
+#: Columns, and the share of the operations there; on wide abaci they take thousands of steps.
 SHARES = {2: 0.02, 3: 0.1, 5: 0.2, 10: 0.4, 20: 0.2, 40: 0.07, 100: 0.0095, 1_000: 0.0005}
 BASES = range(2, 11)
-#: Trials that run together.
+#: Trials in one batch.
 CHUNK = 4_096
-#: Widths at which steps are looked up in the complete set.
-LOOK_UP_COLUMNS = (2, 3, 4, 6, 9, 13, 20, 31, 45, 60)
+#: Widths of the steps that are looked up in the complete set.
+LOOKUP_COLUMNS = (2, 3, 4, 6, 9, 13, 20, 31, 45, 60)
 
 ABACI = 4_096
 STEPS_IN_A_BURST = 25
@@ -59,7 +60,7 @@ BURSTS = 200
 
 @dataclass(frozen=True)
 class Options:
-    """The command line."""
+    """Options of the command line."""
 
     operations: int = option(1_000_000, "operations to compare with Python's integers")
     steps: int = option(5_000_000, "steps to look up in the complete set")
@@ -67,7 +68,7 @@ class Options:
 
 
 def trials_at(rng: np.random.Generator, base: int, columns: int, count: int) -> Iterator[Trials]:
-    """So many trials, half of them adversarial, in pieces that run together."""
+    """Yield `count` trials in batches, half of them adversarial."""
     while count > 0:
         piece = min(count, CHUNK)
         hard = adversarial_trials(rng, base, columns)
@@ -76,8 +77,8 @@ def trials_at(rng: np.random.Generator, base: int, columns: int, count: int) -> 
         count -= piece
 
 
-def prove(options: Options) -> dict[int, Tally]:
-    """The tally at each width."""
+def check_operations(options: Options) -> dict[int, Tally]:
+    """Return the tally of each width."""
     rng = np.random.default_rng(options.seed)
     tallies = dict.fromkeys(SHARES, Tally())
     with tqdm(total=options.operations, desc="operations", unit_scale=True, leave=False) as bar:
@@ -86,18 +87,18 @@ def prove(options: Options) -> dict[int, Tally]:
             for base in BASES:
                 for number, piece in enumerate(trials_at(rng, base, columns, int(trials))):
                     variant = VARIANTS[(base + number) % len(VARIANTS)]
-                    tally = run_trials(piece, _teacher(variant))
+                    tally = run_trials(piece, _expert(variant))
                     tallies[columns] += tally
                     bar.update(tally.operations)
     return tallies
 
 
-def _teacher(variant: Variant) -> Teacher:
+def _expert(variant: Variant) -> Expert:
     return lambda batch: expert_actions(batch, variant)
 
 
-def proof_lines(tallies: dict[int, Tally]) -> Iterator[str]:
-    """The table of the proof."""
+def tally_lines(tallies: dict[int, Tally]) -> Iterator[str]:
+    """Yield the lines of the table of operations."""
     names = ("operations", "steps", "wrong_results", "wrong_actions", "wrong_terms", "wrong_ends")
     yield "  ".join(f"{name.replace('_', ' '):>13}" for name in ("columns", *names))
     total = Tally()
@@ -108,13 +109,13 @@ def proof_lines(tallies: dict[int, Tally]) -> Iterator[str]:
     yield f"{'all':>13}  {numbers}"
 
 
-def strangers(options: Options) -> tuple[int, int]:
-    """Steps looked up, and how many of their observations are not in the complete set."""
+def look_up_steps(options: Options) -> tuple[int, int]:
+    """Return the number of steps looked up, and of those not in the complete set."""
     complete = complete_set()
     outside = looked_up = 0
-    share = -(-options.steps // len(LOOK_UP_COLUMNS))
+    share = -(-options.steps // len(LOOKUP_COLUMNS))
     with tqdm(total=options.steps, desc="steps", unit_scale=True, leave=False) as bar:
-        for columns in LOOK_UP_COLUMNS:
+        for columns in LOOKUP_COLUMNS:
             config = AbacusConfig(columns=columns, max_digits=columns - 1, start="random")
             sample = sample_steps(config, "before", share, options.seed + columns, bar.update)
             rows = complete.index(sample.histories, sample.symbols, sample.operations)
@@ -125,14 +126,14 @@ def strangers(options: Options) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Seconds:
-    """By the clock, and of the processor alone: what is left when others wait for it too."""
+    """Wall-clock and CPU time; only the latter is steady on a busy machine."""
 
     clock: float
     processor: float
 
 
 def seconds_of(work: Callable[[], object], times: int = 1) -> Seconds:
-    """How long it takes at best, in this process and in those that it starts."""
+    """Return the shortest of several times, of this process and its children."""
     measured = []
     for _ in range(times):
         clock, processor = time.perf_counter(), _processor_seconds()
@@ -147,7 +148,7 @@ def _processor_seconds() -> float:
 
 
 def burst() -> Seconds:
-    """The best of many short bursts of teacher and environment together, on one core."""
+    """Return the shortest of many bursts of steps of expert and environment, on one core."""
     batch = AbacusBatch(AbacusConfig(), ABACI)
     batch.reset(0)
     follow(batch, 1_000)
@@ -158,7 +159,7 @@ ENUMERATE = "from oracle.exact.complete_set import complete_set; complete_set(5,
 
 
 def enumeration() -> tuple[Seconds, Seconds]:
-    """(first time, from the cache): the set in a new process with nothing compiled, then here."""
+    """Return the times of enumerating, in a new process without compiled code, and of loading."""
     with tempfile.TemporaryDirectory() as folder:
         compiled, cached = Path(folder, "compiled"), Path(folder, "cached")
         places = {"NUMBA_CACHE_DIR": str(compiled), "ABACUS_CACHE": str(cached)}
@@ -168,7 +169,7 @@ def enumeration() -> tuple[Seconds, Seconds]:
 
 
 def certification() -> Seconds:
-    """A network of two layers of 256, which knows nothing: all but the search for examples."""
+    """Return the time of certifying an untrained network, without counterexamples."""
     torch.set_num_threads(1)
     env = AbacusVecEnv(1)
     policy = MaskableMultiInputActorCriticPolicy(
@@ -179,11 +180,11 @@ def certification() -> Seconds:
 
 
 def timing_lines() -> Iterator[str]:
-    """The timings beside their targets."""
-    yield f"{'timing':<46}{'by the clock':>14}{'of processor':>14}{'target':>14}"
+    """Yield the lines of the timings, with their targets."""
+    yield f"{'timing':<46}{'wall clock':>14}{'CPU':>14}{'target':>14}"
     steps, best = ABACI * STEPS_IN_A_BURST, burst()
     yield _timing(
-        "steps a second, teacher and environment",
+        "steps per second, expert and environment",
         Seconds(steps / best.clock, steps / best.processor),
         5_000_000,
     )
@@ -200,15 +201,15 @@ def _timing(name: str, measured: Seconds, target: float) -> str:
 
 
 def main(options: Options) -> int:
-    """Timings first, while nothing else has warmed the machine; then the proof."""
+    """Print the timings first, on a cool machine, then the errors."""
     print(f"machine  {machine()}\n")
     for line in timing_lines():
         print(line, flush=True)
-    tallies = prove(options)
+    tallies = check_operations(options)
     print()
-    print("\n".join(proof_lines(tallies)))
-    looked_up, outside = strangers(options)
-    print(f"\nsteps looked up in the complete set {looked_up:>13,}, not in it {outside:,}")
+    print("\n".join(tally_lines(tallies)))
+    looked_up, outside = look_up_steps(options)
+    print(f"\nsteps looked up in the complete set {looked_up:>13,}, not found {outside:,}")
     errors = sum(tally.errors for tally in tallies.values()) + outside
     print(f"errors {errors:,}")
     return 0 if errors == 0 else 1

@@ -1,8 +1,8 @@
-"""Operations on which a teacher has to prove itself, and the proof against Python's own integers.
+"""Run an expert on random and adversarial operations, and compare it with Python's integers.
 
-Random operations rarely meet the long carries and the edges of the abacus; the adversarial ones are
-made of nothing else. A trial is one abacus with a starting value and two operations: the drawn one,
-then its opposite, which leads back over a reset to the starting value.
+Random operations rarely have long carries or reach the edges of the abacus; the adversarial ones
+all do. A trial is one abacus with a starting value and two operations: the drawn one, then its
+inverse, which leads back to the starting value over a reset.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from dataclasses import astuple, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abacus import kernel
 from abacus.batch import AbacusBatch
+from abacus.compiling import compiled
 from abacus.kernel import ADD, ON_OPERATION_SYMBOL, SUBTRACT
 from abacus.reward import FINGER_REWARD, RIGHT_REWARD, STEP_PENALTY, TERMS
 from abacus.rules import AbacusConfig, Action, End
+from oracle.algorithm import Variant, check_variant
+from oracle.expert import answer_all, check_states
+
+# numba infers the types of compiled functions from their arguments.
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
 Digits = npt.NDArray[np.uint8]
-Teacher = Callable[[AbacusBatch], npt.NDArray[np.int64]]
+Expert = Callable[[AbacusBatch], npt.NDArray[np.int64]]
 
-#: Operations of a trial: the drawn one and its opposite.
+#: Operations of a trial: the drawn one and its inverse.
 OPERATIONS_PER_TRIAL = 2
 
 
@@ -51,7 +58,7 @@ class Trials:
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
-        """(N,): digits of the operands; 0 has one."""
+        """(N,): numbers of digits of the operands; 1 for zero."""
         leading = (self.operands[:, ::-1] != 0).argmax(axis=1)
         lengths = np.where(self.operands.any(axis=1), self.columns - 1 - leading, 1)
         return lengths.astype(np.int32)
@@ -74,11 +81,11 @@ class Trials:
 
     @property
     def config(self) -> AbacusConfig:
-        """The world of the trials, where the first mistake ends an episode."""
+        """Configuration of the trials, in which the first mistake ends an episode."""
         return AbacusConfig(base=self.base, columns=self.columns, max_digits=self.columns - 1)
 
     def batch(self, config: AbacusConfig | None = None) -> AbacusBatch:
-        """The abaci, reset; in another world of the same size if one is given."""
+        """Return the abaci after a reset, with another configuration of the same size if given."""
         config = config or self.config
         batch = AbacusBatch(config, len(self), autoreset=False)
         batch.load(
@@ -94,7 +101,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run of trials met; all but the first two numbers are errors."""
+    """Counts of a run of trials; all but the first two are errors."""
 
     operations: int = 0
     steps: int = 0
@@ -112,12 +119,12 @@ class Tally:
 
 
 def value(digits: Digits, base: int) -> int:
-    """Digits as Python's integer, read by Python itself."""
+    """Return the value of digits, parsed by Python."""
     return int((digits[::-1] + ord("0")).tobytes(), base)
 
 
 def random_trials(rng: np.random.Generator, base: int, columns: int, count: int) -> Trials:
-    """Values and operands of any length up to the greatest, any digits, both operations."""
+    """Draw starting values and operands of any length, and operations."""
     starts = _random_numerals(rng, base, columns, count, columns)
     operands = _random_numerals(rng, base, columns, count, columns - 1)
     return _with_room(base, starts, operands, rng.integers(0, 2, count, dtype=np.int32))
@@ -134,7 +141,7 @@ def _random_numerals(
 
 
 def adversarial_trials(rng: np.random.Generator, base: int, columns: int) -> Trials:
-    """All pairs of the numerals that are hardest on carries, borrows and edges, both operations."""
+    """Return pairs of numerals with long carries, borrows or at the edges, in both operations."""
     numerals = np.unique(np.array(list(_hard_numerals(rng, base, columns))), axis=0)
     short = numerals[numerals[:, -1] == 0]
     pairs = [np.repeat(numerals, len(short), axis=0), np.tile(short, (len(numerals), 1))]
@@ -144,10 +151,10 @@ def adversarial_trials(rng: np.random.Generator, base: int, columns: int) -> Tri
 
 
 def _hard_numerals(rng: np.random.Generator, base: int, columns: int) -> Iterator[Digits]:
-    """Nothing, one digit, 44444, 10000, 40004, 10101 and 44444 with one other digit inside.
+    """Yield 0, one digit, 44444, 10000, 40004, 10101, and 44444 with one other digit.
 
-    At the greatest length, one below it, and one in between. Every pair of them makes the
-    all-carry and all-borrow chains, equal operands, and zeros inside.
+    They have the greatest length, one less, and a few smaller ones. Their pairs include carries and
+    borrows over all columns, equal operands, and zeros inside.
     """
     lengths = {1, 2, int(rng.integers(1, columns + 1)), columns - 1, columns}
     for length in sorted(length for length in lengths if 1 <= length <= columns):
@@ -179,9 +186,9 @@ def _hard_numerals(rng: np.random.Generator, base: int, columns: int) -> Iterato
 def _with_room(
     base: int, starts: Digits, operands: Digits, operations: npt.NDArray[np.int32]
 ) -> Trials:
-    """Turns an addition that is too large, or a subtraction below zero, into its opposite.
+    """Replace an addition that is too large, or a subtraction below zero, by its inverse.
 
-    One of the two always fits, since an operand has a digit less than the abacus.
+    One of the two always fits, because an operand has one digit less than the abacus.
     """
     columns = starts.shape[1]
     capacity = base**columns
@@ -193,8 +200,8 @@ def _with_room(
     return Trials(base, starts, np.ascontiguousarray(operands[:, : columns - 1]), chosen)
 
 
-def run_trials(trials: Trials, teacher: Teacher) -> Tally:
-    """Lets the teacher work until every trial has ended; counts what is not as it has to be."""
+def run_trials(trials: Trials, expert: Expert) -> Tally:
+    """Run the expert until every trial has ended, and count its errors."""
     batch = trials.batch()
     expected_terms = _terms_of_right_actions()
     running = np.ones(len(trials), np.bool_)
@@ -202,7 +209,7 @@ def run_trials(trials: Trials, teacher: Teacher) -> Tally:
     tally = Tally()
     while running.any():
         on_operation_symbol = batch.scalars["digit_index"] == ON_OPERATION_SYMBOL
-        actions = teacher(batch)
+        actions = expert(batch)
         batch.step(actions)
         counts[running, actions[running]] += 1
         wrong = batch.illegal | (batch.outcomes < 0).any(axis=1)
@@ -222,9 +229,9 @@ def run_trials(trials: Trials, teacher: Teacher) -> Tally:
 
 
 def _terms_of_right_actions() -> npt.NDArray[np.float32]:
-    """(actions, terms): what the rules pay for each action of one who always does the right one.
+    """Return the reward terms of each action if it is right, (actions, terms).
 
-    Every finger move brings the finger closer to where it belongs; nothing is ever wrong.
+    Every finger move brings the finger closer to its goal.
     """
     paid = {
         "finger": (FINGER_REWARD, (Action.LEFT, Action.RIGHT, Action.UP, Action.DOWN)),
@@ -240,7 +247,7 @@ def _terms_of_right_actions() -> npt.NDArray[np.float32]:
 
 
 def _wrong_results(trials: Trials, batch: AbacusBatch, closed: npt.NDArray[np.intp]) -> int:
-    """How many of the operations just closed left another value than Python's."""
+    """Count the operations just finished whose result differs from Python's."""
     wrong = 0
     for row in closed.tolist():
         expected = value(trials.starts[row], trials.base)
@@ -252,12 +259,12 @@ def _wrong_results(trials: Trials, batch: AbacusBatch, closed: npt.NDArray[np.in
 
 
 def _wrong_counts(trials: Trials, counts: npt.NDArray[np.int64]) -> int:
-    """How many trials took another number of signpost moves, slides or submits than they need.
+    """Count the trials with a wrong number of signpost moves, slides or submits.
 
-    A submit for each digit and each reset; the signpost to the last digit and back; a slide for
-    each digit but 0 and for each carry. There are as many carries in A + B as base - 1 goes into
-    what the digits of A and B sum to beyond those of A + B (Legendre), and as many borrows in the
-    way back.
+    Right are: a submit for each digit and each reset; the signpost to the last digit and back; a
+    slide for each digit but 0 and for each carry. The number of carries in A + B, and of borrows in
+    its inverse, is the digit sum of A plus that of B minus that of A + B, divided by base - 1
+    (Legendre).
     """
     lengths = trials.lengths.astype(np.int64)
     slides = np.zeros(len(trials), np.int64)
@@ -287,3 +294,30 @@ def _digit_sum(number: int, base: int) -> int:
         number, digit = divmod(number, base)
         total += digit
     return total
+
+
+def follow(batch: AbacusBatch, steps: int, variant: Variant = "before") -> None:
+    """Let the expert take `steps` steps in every abacus, all in compiled code."""
+    check_variant(variant)
+    if not batch.autoreset:
+        raise ValueError("batch has autoreset=False: give one with autoreset=True")
+    check_states(batch)
+    actions = np.empty(batch.num_envs, np.int64)
+    _follow(
+        batch.rules,
+        batch.weights,
+        batch.pixels,
+        batch.world,
+        batch.program,
+        batch.out,
+        actions,
+        variant == "printed",
+        steps,
+    )
+
+
+@compiled
+def _follow(all_rules, weights, pixels, world, program, out, actions, printed, steps):
+    for _ in range(steps):
+        answer_all(world.scalars, world.cells, printed, actions)
+        kernel.step(all_rules, weights, pixels, world, program, out, actions, True)

@@ -1,1 +1,1 @@
-"""The teacher of the virtual abacus: its algorithm, its answers, and all that it can meet."""
+"""The expert of the virtual abacus: its algorithm, its actions, and its observations."""

@@ -1,13 +1,13 @@
 """The reference algorithm, to be read beside the paper's Algorithm 1.
 
-Same words, same order; the numbers in the comments are the paper's lines. It sees what the agent
-sees, the two columns of the window, and remembers one thing between steps: whether there is a
-carry. Where a line had to change, the note says why. Subtraction mirrors addition: it writes a
-difference, and its carry is a borrow.
+It has the paper's words and order; the numbers in the comments are the paper's lines, and a comment
+explains each change. The algorithm uses what the agent sees, the two columns of the window, and
+remembers one thing between steps: whether there is a carry. Subtraction mirrors addition: it writes
+a difference, and its carry is a borrow.
 
-Two variants differ in when the signpost moves. `before` moves it before the write, and a
-memory-less agent with two frames can carry it out. `printed` moves it after the write, as printed,
-and no memory-less agent with three frames can: see `python -m pipelines.audit`.
+Two variants differ in when the signpost moves. `before` moves it before the write, which a
+memoryless agent with two frames can learn. `printed` moves it after the write, as printed, which no
+memoryless agent with three frames can learn: see `python -m pipelines.audit`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Literal, Protocol, get_args
 
 from abacus.batch import AbacusBatch
+from abacus.checks import check_choice
 from abacus.rules import Action
 
 Variant = Literal["before", "printed"]
@@ -23,7 +24,7 @@ VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 
 class Window(Protocol):
-    """What the algorithm may look at: the symbol, and the two columns c_l and c_r."""
+    """Input of the algorithm: the symbol, and the two columns c_l and c_r of the window."""
 
     @property
     def base(self) -> int: ...
@@ -44,26 +45,26 @@ class Window(Protocol):
 
 
 def reference_algorithm(window: Window, variant: Variant = "before") -> Iterator[Action]:
-    """The actions of the reference algorithm; the caller carries each out before asking again."""
+    """Yield the actions of the reference algorithm; the caller takes each before the next."""
     check_variant(variant)
     while True:  # 1
         s = window.symbol  # 2
         if s < window.base:  # 3
-            # Moved up from 5-6 in the variant `before`. After the write, the window no longer
-            # tells whether the digit was added: the same two columns ask for a write or a step.
+            # Moved up from 5-6 in the variant `before`. After the write, the window does not show
+            # whether the digit was added: the same two columns may need a write or a step.
             if variant == "before" and window.signpost_in_left:
                 yield Action.SIGNPOST_RIGHT
             # 7-10 before the write: the test needs the digit that 4 overwrites. As printed, 5
-            # and 7 are one if-elif, so that a carry is never looked at when the signpost moves.
+            # and 7 are one if-elif, so that a carry would be ignored when the signpost moves.
             carry = _overflows(window, s)
             yield from _write(window, s)  # 4
             if variant == "printed" and window.signpost_in_left:  # 5
                 yield Action.SIGNPOST_RIGHT  # 6
             # 12 before the loop as well: without a carry the finger stays on the signpost's
-            # column, and the loop of 18 would walk left for ever.
+            # column, and the loop of 18 would move left for ever.
             yield Action.RIGHT
             while carry:  # 11
-                # 14 before 13, as above. 13 adds s as printed; what is carried is 1.
+                # 14 before 13, as above. As printed, 13 adds s; the carry is 1.
                 carry = _overflows(window, 1)
                 yield from _write(window, 1)  # 13
                 if carry:  # 12, only if there is a column left to carry to
@@ -75,24 +76,23 @@ def reference_algorithm(window: Window, variant: Variant = "before") -> Iterator
                 yield Action.LEFT  # 22
             while not window.signpost_in_right:  # 23
                 yield Action.SIGNPOST_LEFT  # 24
-        yield Action.SUBMIT  # not printed: how the next symbol of line 2 is asked for
+        yield Action.SUBMIT  # not printed: requests the next symbol of line 2
 
 
 def check_variant(variant: str) -> None:
-    """Raises ValueError for a variant that there is not."""
-    if variant not in VARIANTS:
-        raise ValueError(f"variant={variant!r} is not allowed: give one of {', '.join(VARIANTS)}")
+    """Raise ValueError for an unknown variant."""
+    check_choice("variant", variant, VARIANTS)
 
 
 def _overflows(window: Window, amount: int) -> bool:
-    """Whether the amount, added to or taken from c_r, leaves a carry or a borrow."""
+    """Return whether adding the amount to c_r, or subtracting it, leaves a carry or a borrow."""
     if window.subtracting:
         return window.right_digit < amount
     return window.right_digit + amount >= window.base
 
 
 def _write(window: Window, amount: int) -> Iterator[Action]:
-    """Writes the sum or difference on c_r: the finger to its row, then the slide."""
+    """Write the sum or difference to c_r: move the finger to its row, then slide."""
     change = -amount if window.subtracting else amount
     digit = (window.right_digit + change) % window.base
     if digit == window.right_digit:

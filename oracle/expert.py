@@ -1,22 +1,20 @@
-"""The teacher's answer in every state: the reference algorithm as a compiled function.
+"""The expert: the reference algorithm as a compiled function, with an action for every state.
 
-On the algorithm's path it answers as `oracle.algorithm` does. Off it, it leads back, and never
-makes a wrong move itself:
+On the algorithm's path it acts as `oracle.algorithm` does. Off the path it returns to it, and never
+makes a mistake itself:
 
-- A lost finger walks straight to the column where the algorithm would have it: to the digit's
-  column j while the signpost is not there, to the lowest column that still has to change, or to
-  column j + 1 when all is written.
-- A lost signpost is brought to column j from column j, or on an operation symbol to column 0 from
-  column 0, which is where the window shows it arrive.
-- Columns that are already wrong (after mistakes that did not end the episode) can still be put
-  right, since the truth is known: before anything else it writes the lowest wrong column left of
-  j, then the next, so that the next submit is right again, whatever was submitted before. While an
-  operation symbol is shown no slide is right; there it does the reset and repairs afterwards. What
-  was judged stays judged: an operation with a wrong submit, or with beads slid during its reset,
-  is not solved any more, but the one after it can be.
+- The finger goes straight to the column where the algorithm would have it: to the digit's column j
+  while the signpost is elsewhere, to the lowest column that has to change, or to column j + 1 when
+  all columns are right.
+- The signpost is moved only while the finger is on column j (on an operation symbol: column 0), so
+  that the window shows the signpost arrive.
+- Wrong columns left of j, after mistakes that did not end the episode, are corrected first, from
+  the lowest to the highest, so that the next submit is right again. On an operation symbol no slide
+  is right: the expert resets first and corrects afterwards. An operation with a wrong submit, or
+  with beads moved during its reset, stays unsolved, but the next one can be solved.
 
-It asks for steps as the algorithm does, and for those of the way back. A state from which these do
-not fit into the steps left is answered all the same.
+It needs the steps of the algorithm and those of the way back. It also has an action for states with
+fewer steps left.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from abacus import kernel
 from abacus.batch import AbacusBatch
 from abacus.compiling import compiled, compiled_inline
 from abacus.kernel import (
@@ -46,45 +43,45 @@ from oracle.algorithm import Variant, check_variant
 
 
 def expert_actions(batch: AbacusBatch, variant: Variant = "before") -> npt.NDArray[np.int64]:
-    """The teacher's action in every abacus of the batch."""
+    """Return the expert's action in every abacus of a batch."""
     check_variant(variant)
     check_states(batch)
     actions = np.empty(batch.num_envs, np.int64)
-    _answer_all(batch.world.scalars, batch.world.cells, variant == "printed", actions)
+    answer_all(batch.world.scalars, batch.world.cells, variant == "printed", actions)
     return actions
 
 
 def check_states(batch: AbacusBatch) -> None:
-    """Raises ValueError if an abacus is in a state that no actions lead to."""
+    """Raise ValueError if an abacus is in an unreachable state."""
     impossible = _first_impossible(batch.rules, batch.world.scalars, batch.world.cells)
     if impossible >= 0:
         raise ValueError(
-            f"abacus {impossible} is in a state that the environment cannot be in: reset the "
-            "batch, and let nothing but its steps change it"
+            f"abacus {impossible} is in an unreachable state: reset the batch, and change it by "
+            "steps only"
         )
 
 
 @compiled
 def _first_impossible(all_rules, scalars, cells):
-    """The first abacus in an impossible state, or -1; looks at no more than a column or two."""
+    """Return the first abacus in an impossible state, or -1, from at most two columns of each."""
     rules = all_rules[0]
     for i in range(len(scalars)):
         s = scalars[i]
-        if not (_is_placed(rules, s) and _shows_its_symbol(rules, s, cells, i)):
+        if not (_has_valid_places(rules, s) and _has_valid_symbol(rules, s, cells, i)):
             return i
-        if not _knows_its_wrong_columns(rules, s, cells, i):
+        if not _has_valid_counts(rules, s, cells, i):
             return i
     return -1
 
 
 @compiled_inline
-def _is_placed(rules, s):
+def _has_valid_places(rules, s):
     on_column = 0 <= s.finger_column < rules.columns and 0 <= s.signpost < rules.columns
     return on_column and 0 <= s.finger_row < rules.base
 
 
 @compiled_inline
-def _shows_its_symbol(rules, s, cells, i):
+def _has_valid_symbol(rules, s, cells, i):
     j = s.digit_index
     if s.operation != ADD and s.operation != SUBTRACT:
         return False
@@ -96,7 +93,7 @@ def _shows_its_symbol(rules, s, cells, i):
 
 
 @compiled_inline
-def _knows_its_wrong_columns(rules, s, cells, i):
+def _has_valid_counts(rules, s, cells, i):
     if s.wrong_count == 0:
         return s.first_wrong == rules.columns
     if not (0 <= s.first_wrong < rules.columns and s.wrong_count > 0):
@@ -106,14 +103,15 @@ def _knows_its_wrong_columns(rules, s, cells, i):
 
 
 @compiled
-def _answer_all(scalars, cells, printed, actions):
+def answer_all(scalars, cells, printed, actions):
+    """Write the expert's action in every abacus to `actions`."""
     for i in range(len(actions)):
         actions[i] = answer(scalars[i], cells, i, printed)
 
 
 @compiled_inline
 def answer(s, cells, i, printed):
-    """The teacher's action in abacus i; `printed` chooses that variant."""
+    """Return the expert's action in abacus i, for the variant `printed` or `before`."""
     j = s.digit_index
     if j == ON_OPERATION_SYMBOL:
         if s.finger_column > 0:
@@ -129,30 +127,3 @@ def answer(s, cells, i, printed):
     if s.finger_row != row:
         return UP if s.finger_row > row else DOWN
     return SLIDE
-
-
-@compiled
-def _run(all_rules, weights, pixels, world, program, out, actions, printed, steps):
-    for _ in range(steps):
-        _answer_all(world.scalars, world.cells, printed, actions)
-        kernel.step(all_rules, weights, pixels, world, program, out, actions, True)
-
-
-def follow(batch: AbacusBatch, steps: int, variant: Variant = "before") -> None:
-    """Lets the teacher act for so many steps in every abacus, without leaving compiled code."""
-    check_variant(variant)
-    if not batch.autoreset:
-        raise ValueError("batch has autoreset=False: give one that starts anew by itself")
-    check_states(batch)
-    actions = np.empty(batch.num_envs, np.int64)
-    _run(
-        batch.rules,
-        batch.weights,
-        batch.pixels,
-        batch.world,
-        batch.program,
-        batch.out,
-        actions,
-        variant == "printed",
-        steps,
-    )

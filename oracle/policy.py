@@ -1,4 +1,4 @@
-"""The teacher as a Stable-Baselines3 policy, for rollouts and for DAgger's labels."""
+"""The expert as a Stable-Baselines3 policy, for rollouts and for the labels of DAgger."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ Observation = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 
 
 class ExpertPolicy(BasePolicy):
-    """Answers for the abaci of one environment, as they stand.
+    """The expert's actions in the current states of one environment.
 
-    The environment is an `AbacusVecEnv`, also within wrappers that leave its observations as they
-    are or, as `FlatObservations`, make them flat. The teacher needs the state, which an
-    observation does not hold off the algorithm's path. So the policy is made for an environment,
-    and `predict` checks that the observations it is given are those which the environment shows
-    now.
+    The environment is an `AbacusVecEnv`, also inside wrappers that keep its observations or, like
+    `FlatObservations`, flatten them. Off the algorithm's path, an observation does not determine
+    the expert's action; the state does. So the policy belongs to an environment, and `predict`
+    checks that it is given the current observations of that environment.
     """
 
     def __init__(self, env: VecEnv, variant: Variant = "before") -> None:
@@ -45,41 +44,41 @@ class ExpertPolicy(BasePolicy):
         deterministic: bool = False,
         action_masks: npt.NDArray[Any] | None = None,
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
-        """The teacher's actions; masks are accepted, and met by every answer."""
+        """Return the expert's actions; masks are ignored, because every action is legal."""
         batched = self._check_current(observation)
         actions = expert_actions(self._batch, self._variant)
         return (actions if batched else actions[0]), state
 
     def _check_current(self, observation: Observation) -> bool:
-        """Raises ValueError unless the environment shows this now; tells whether it is batched."""
-        shown: dict[str, npt.NDArray[Any]] = dict(self._batch.observation)
+        """Raise ValueError unless this is the current observation; return whether it is batched."""
+        current: dict[str, npt.NDArray[Any]] = dict(self._batch.observation)
         given = observation
         if not isinstance(given, dict):
-            shown, given = {"": self._batch.out.rows}, {"": given}
-        if set(given) != set(shown):
+            current, given = {"": self._batch.out.rows}, {"": given}
+        if set(given) != set(current):
             raise ValueError(
                 f"observation has the entries {', '.join(map(str, given))}: give "
-                f"{', '.join(shown)}, as the environment does"
+                f"{', '.join(current)}, as the environment does"
             )
         batched = {np.ndim(rows) > 1 for rows in given.values()} == {True}
-        for key, now in shown.items():
+        for key, now in current.items():
             if not np.array_equal(given[key] if batched else np.asarray(given[key])[None], now):
                 name = f"observation[{key!r}]" if key else "observation"
                 raise ValueError(
-                    f"{name} is not what the environment shows now: give the observations of its "
-                    f"last step, all {len(now)} in order"
+                    f"{name} is not the current one of the environment: give the observations of "
+                    f"its last step, all {len(now)} in order"
                 )
         return batched
 
     def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
-        raise NotImplementedError("the teacher answers by predict(): it needs the state")
+        raise NotImplementedError("the expert needs the state of its environment: call predict()")
 
 
 Flat = npt.NDArray[np.float32]
 
 
 class FlatObservations(VecEnvWrapper):
-    """Window, symbol, operation and previous action one after the other, in one array."""
+    """Concatenate window, symbol, operation and previous action into one array."""
 
     def __init__(self, venv: AbacusVecEnv) -> None:
         self._keys = tuple(venv.batch.observation)
@@ -87,13 +86,13 @@ class FlatObservations(VecEnvWrapper):
         super().__init__(venv, spaces.Box(0.0, 1.0, (length,), np.float32))
 
     def reset(self) -> Flat:
-        """Starts an episode in every abacus."""
+        """Start an episode in every abacus."""
         return self._flat(self.venv.reset())
 
     def step_wait(
         self,
     ) -> tuple[Flat, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[dict[str, Any]]]:
-        """One action in every abacus."""
+        """Finish a step in every abacus."""
         observation, rewards, dones, infos = self.venv.step_wait()
         for i in np.flatnonzero(dones):
             infos[i] = infos[i] | {

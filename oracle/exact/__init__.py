@@ -1,1 +1,1 @@
-"""What the algorithm can ever meet, and certificates of policies that know all of it."""
+"""All observations of the algorithm, and certificates of policies that are right on them."""

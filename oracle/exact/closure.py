@@ -122,12 +122,14 @@ class _Stretcher:
         """Return where a hidden column was (`done`) or will be changed by a carry."""
         full = np.where(self.adding, self.base - 1, 0)
         empty = np.where(self.adding, 0, self.base - 1)
-        chosen = (self.index >= 0) & (self.targets[:, column] == empty)
+        chosen: Chosen = (self.index >= 0) & (self.targets[:, column] == empty)
         if done:
-            hidden = (self.index < column) & (column < self.lowest_seen)
-            return chosen & hidden & (self.digits[:, column] == empty)
-        hidden = (self.index + 1 < column) & (self.highest_seen < column)
-        return chosen & hidden & (self.digits[:, column] == full)
+            chosen &= (self.index < column) & (column < self.lowest_seen)
+            chosen &= self.digits[:, column] == empty
+        else:
+            chosen &= (self.index + 1 < column) & (self.highest_seen < column)
+            chosen &= self.digits[:, column] == full
+        return chosen
 
     def _fits(self, by: int) -> Chosen:
         """Return what fits with a column to spare: on the way back, a carry ended one further."""

@@ -21,7 +21,7 @@ from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import AbacusConfig, Action
 from abacus.tasks import numeral, value_of
 from oracle.algorithm import Variant
-from oracle.exact.complete_set import ObservationSet, complete_width
+from oracle.exact.complete_set import ObservationSet, complete_width, observation_keys
 from oracle.exact.exploration import (
     DIGIT_INDEX,
     FINGER_ROW,
@@ -106,10 +106,12 @@ class WitnessFinder:
     @cached_property
     def _situations_by_row(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Situations sorted by their row, and the bounds of each row."""
-        found = self.exploration
-        rows = self.observations.index(found.histories, found.symbols, found.operations)
+        found, known = self.exploration, self.observations.keys
+        keys = observation_keys(found.histories, found.symbols, found.operations)
+        rows = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        rows[known[rows] != keys] = -1
         order = np.argsort(rows, kind="stable")
-        bounds = np.searchsorted(rows[order], np.arange(len(self.observations) + 1))
+        bounds = np.searchsorted(rows[order], np.arange(len(known) + 1))
         if (np.diff(bounds) == 0).any():
             raise ValueError(
                 "the set has observations that its exploration does not: enumerate it again"

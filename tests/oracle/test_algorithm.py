@@ -1,4 +1,4 @@
-"""The algorithm as a generator: worked by hand, and beside the compiled teacher on its path."""
+"""The reference algorithm: examples worked by hand, and agreement with the compiled expert."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TO_LEFT, TO_RIGHT = Action.SIGNPOST_LEFT, Action.SIGNPOST_RIGHT
 both_variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
-class SeenWindow:
-    """The window decoded from the newest frame: no more than an agent sees."""
+class ObservedWindow:
+    """The window decoded from the newest frame: only what an agent sees."""
 
     def __init__(self, batch: AbacusBatch) -> None:
         self._batch = batch
@@ -67,7 +67,7 @@ def new_abacus(config: AbacusConfig, seed: int = 0) -> AbacusBatch:
 
 
 def actions_on(expression: str, start: int, variant: Variant, base: int = 5) -> list[Action]:
-    """What the generator does from the start to the end of an expression, without a mistake."""
+    """Return the actions of the generator for an expression; it must end without a mistake."""
     config = AbacusConfig(base=base, columns=5, start=start, expression=expression)
     batch = new_abacus(config)
     actions = []
@@ -82,7 +82,7 @@ def actions_on(expression: str, start: int, variant: Variant, base: int = 5) -> 
 
 @both_variants
 def test_3_plus_4_in_base_5(variant: Variant) -> None:
-    """Column 0 shows 3; 3 + 4 is 2 and a carry, which column 1 takes."""
+    """Column 0 shows 3; 3 + 4 is 2 with a carry into column 1."""
     assert actions_on("4", start=3, variant=variant) == [
         *(DOWN, DOWN, SLIDE, RIGHT),
         *(UP, SLIDE, SUBMIT),
@@ -92,7 +92,7 @@ def test_3_plus_4_in_base_5(variant: Variant) -> None:
 
 @both_variants
 def test_21_minus_2_borrows(variant: Variant) -> None:
-    """21 is the digits 1, 4; 1 - 2 is 4 and a borrow, which makes column 1 a 3."""
+    """21 has the digits 1, 4; 1 - 2 is 4 with a borrow, which changes column 1 to 3."""
     assert actions_on("-2", start=21, variant=variant) == [
         *(DOWN, DOWN, DOWN, DOWN, SLIDE, RIGHT),
         *(UP, SLIDE, SUBMIT),
@@ -101,8 +101,8 @@ def test_21_minus_2_borrows(variant: Variant) -> None:
 
 
 @both_variants
-def test_44_plus_1_walks_back_from_the_carry(variant: Variant) -> None:
-    """24 is the digits 4, 4: the carry ends on column 2, and column 1 has the signpost left."""
+def test_44_plus_1_returns_from_the_carry(variant: Variant) -> None:
+    """24 has the digits 4, 4: the carry ends on column 2; on column 1 the signpost is left."""
     assert actions_on("1", start=24, variant=variant) == [
         *(SLIDE, RIGHT, SLIDE, RIGHT, DOWN, SLIDE),
         *(LEFT, SUBMIT),
@@ -119,10 +119,10 @@ def test_nothing_to_write(variant: Variant) -> None:
     ("variant", "second_digit"),
     [("before", [TO_RIGHT, SLIDE]), ("printed", [SLIDE, TO_RIGHT])],
 )
-def test_order_of_signpost_and_write_is_all_that_variants_differ_in(
+def test_variants_differ_only_in_the_order_of_signpost_and_write(
     variant: Variant, second_digit: list[Action]
 ) -> None:
-    """6 is the digits 1, 1; on the second one the finger is on row 1 already."""
+    """6 has the digits 1, 1; at the second one the finger is already on row 1."""
     assert actions_on("6", start=0, variant=variant) == [
         *(DOWN, SLIDE, RIGHT, SUBMIT),
         *(*second_digit, RIGHT, SUBMIT),
@@ -131,7 +131,7 @@ def test_order_of_signpost_and_write_is_all_that_variants_differ_in(
 
 
 def test_printed_order_with_a_carry_on_the_second_digit() -> None:
-    """As printed a carry is not looked at when the signpost moves; here it is. 20 is 0, 4."""
+    """A carry is not ignored when the signpost moves, unlike in print. 20 has the digits 0, 4."""
     assert actions_on("5", start=20, variant="printed") == [
         *(RIGHT, SUBMIT),
         *(SLIDE, TO_RIGHT, RIGHT, DOWN, SLIDE, SUBMIT),
@@ -141,7 +141,7 @@ def test_printed_order_with_a_carry_on_the_second_digit() -> None:
 
 @both_variants
 def test_base_2_carries_through(variant: Variant) -> None:
-    """7 is the digits 1, 1, 1: every carry wraps, up to column 3."""
+    """7 has the digits 1, 1, 1: the carry goes up to column 3."""
     assert actions_on("1", start=7, variant=variant, base=2) == [
         *(SLIDE, RIGHT, SLIDE, RIGHT, SLIDE, RIGHT, DOWN, SLIDE),
         *(LEFT, LEFT, SUBMIT),
@@ -149,44 +149,42 @@ def test_base_2_carries_through(variant: Variant) -> None:
     ]
 
 
-def assert_both_agree(batch: AbacusBatch, window: Window, variant: Variant, steps: int) -> None:
+def assert_agreement(batch: AbacusBatch, window: Window, variant: Variant, steps: int) -> None:
     for number, action in enumerate(islice(reference_algorithm(window, variant), steps)):
-        story = f"step {number} of {batch.config}, {variant}"
-        assert expert_actions(batch, variant)[0] == action, story
+        context = f"step {number} of {batch.config}, {variant}"
+        assert expert_actions(batch, variant)[0] == action, context
         batch.step(np.array([action]))
-        assert not batch.illegal[0], story
-        assert (batch.outcomes[0] >= 0).all(), story
+        assert not batch.illegal[0], context
+        assert (batch.outcomes[0] >= 0).all(), context
         if batch.ends[0] != End.NONE:
-            assert End(batch.ends[0]) is End.CAPACITY, story
+            assert End(batch.ends[0]) is End.CAPACITY, context
             batch.reset()
 
 
 @both_variants
 @pytest.mark.parametrize("base", range(2, 11))
 @pytest.mark.parametrize("columns", [2, 3, 10, 21])
-def test_teacher_equals_the_generator_on_its_path(
-    variant: Variant, base: int, columns: int
-) -> None:
+def test_the_expert_agrees_with_the_generator(variant: Variant, base: int, columns: int) -> None:
     config = AbacusConfig(base=base, columns=columns, max_digits=columns - 1, start="random")
     batch = new_abacus(config, seed=base)
-    assert_both_agree(batch, BatchWindow(batch), variant, steps=250)
+    assert_agreement(batch, BatchWindow(batch), variant, steps=250)
 
 
 @both_variants
 @pytest.mark.parametrize("operations", ["add", "subtract"])
-def test_teacher_equals_the_generator_on_one_operation_alone(
+def test_the_expert_agrees_with_the_generator_on_a_single_operation(
     variant: Variant, operations: str
 ) -> None:
-    """With reloads, where only subtraction is asked for."""
+    """With subtraction only, abaci are reloaded."""
     config = AbacusConfig.from_dict({"columns": 6, "max_digits": 5, "operations": operations})
     batch = new_abacus(config)
-    assert_both_agree(batch, BatchWindow(batch), variant, steps=600)
+    assert_agreement(batch, BatchWindow(batch), variant, steps=600)
 
 
 @both_variants
-def test_the_generator_needs_nothing_but_what_it_sees(variant: Variant) -> None:
+def test_the_generator_needs_only_the_observation(variant: Variant) -> None:
     batch = new_abacus(AbacusConfig(start="random"))
-    assert_both_agree(batch, SeenWindow(batch), variant, steps=600)
+    assert_agreement(batch, ObservedWindow(batch), variant, steps=600)
 
 
 def test_an_unknown_variant_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The teacher against Python's own integers, over random and adversarial operations."""
+"""The expert compared with Python's integers, on random and adversarial operations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import Action
 from benchmarks.trials import (
+    Expert,
     Tally,
-    Teacher,
     Trials,
     adversarial_trials,
     random_trials,
@@ -24,16 +24,16 @@ from oracle.algorithm import VARIANTS, Variant
 from oracle.expert import expert_actions
 
 REQUIRED_OPERATIONS = 20_000
-#: Trials at a time on wide abaci, where a trial takes thousands of steps.
+#: Trials on wide abaci, where a trial takes thousands of steps.
 WIDE_TRIALS = 48
 
 
-def teacher_of(variant: Variant) -> Teacher:
+def expert_of(variant: Variant) -> Expert:
     return lambda batch: expert_actions(batch, variant)
 
 
 def sizes() -> Iterable[tuple[int, int, Variant]]:
-    """(base, columns, variant): every base on narrow abaci, three on wide ones, one at 1,000."""
+    """Yield (base, columns, variant): every base on narrow abaci, three on wide ones."""
     for number, base in enumerate(range(2, 11)):
         for columns in (2, 3, 6, 10):
             yield base, columns, VARIANTS[(number + columns) % 2]
@@ -43,7 +43,7 @@ def sizes() -> Iterable[tuple[int, int, Variant]]:
 
 
 def trials_of(rng: np.random.Generator, base: int, columns: int) -> Trials:
-    """A fifth of them random, the others adversarial."""
+    """Return trials, a fifth of them random, the others adversarial."""
     adversarial = adversarial_trials(rng, base, columns)
     if columns > 10:
         adversarial = adversarial[rng.permutation(len(adversarial))[:WIDE_TRIALS]]
@@ -54,14 +54,14 @@ def test_no_error_in_twenty_thousand_operations() -> None:
     rng = np.random.default_rng(3)
     total = Tally()
     for base, columns, variant in sizes():
-        tally = run_trials(trials_of(rng, base, columns), teacher_of(variant))
+        tally = run_trials(trials_of(rng, base, columns), expert_of(variant))
         assert tally.errors == 0, f"base {base}, {columns} columns, {variant}: {tally}"
         total += tally
     assert total.operations >= REQUIRED_OPERATIONS
 
 
 #: By hand, in base 5 on four columns: start, operation, operand.
-MUST_BE_AMONG_THE_ADVERSARIAL = {
+ADVERSARIAL_EXAMPLES = {
     "a carry over all columns": ("0444", ADD, "001"),
     "a borrow over all columns": ("1000", SUBTRACT, "001"),
     "a carry for every digit": ("0444", ADD, "444"),
@@ -70,14 +70,14 @@ MUST_BE_AMONG_THE_ADVERSARIAL = {
     "equal operands, subtracted": ("0444", SUBTRACT, "444"),
     "equal operands, added": ("0101", ADD, "101"),
     "operands of one digit": ("0004", ADD, "004"),
-    "nothing added to nothing": ("0000", ADD, "000"),
+    "zero added to zero": ("0000", ADD, "000"),
     "the greatest value, and its greatest change": ("4444", SUBTRACT, "444"),
 }
 
 
-@pytest.mark.parametrize("name", MUST_BE_AMONG_THE_ADVERSARIAL)
-def test_adversarial_trials_hold_what_they_are_for(name: str) -> None:
-    start, operation, operand = MUST_BE_AMONG_THE_ADVERSARIAL[name]
+@pytest.mark.parametrize("name", ADVERSARIAL_EXAMPLES)
+def test_adversarial_trials_include(name: str) -> None:
+    start, operation, operand = ADVERSARIAL_EXAMPLES[name]
     trials = adversarial_trials(np.random.default_rng(0), 5, 4)
     held = {
         (value(trials.starts[row], 5), int(trials.operations[row]), value(trials.operands[row], 5))
@@ -86,7 +86,7 @@ def test_adversarial_trials_hold_what_they_are_for(name: str) -> None:
     assert (int(start, 5), operation, int(operand, 5)) in held
 
 
-def test_random_trials_are_both_operations_at_every_length() -> None:
+def test_random_trials_have_both_operations_and_every_length() -> None:
     trials = random_trials(np.random.default_rng(0), 5, 6, 2_000)
     assert set(trials.operations.tolist()) == {ADD, SUBTRACT}
     assert set(trials.lengths.tolist()) == {1, 2, 3, 4, 5}
@@ -100,19 +100,19 @@ Actions = npt.NDArray[np.int64]
 
 
 def detours(batch: AbacusBatch, actions: Actions) -> Actions:
-    """Right, but for a row up or down at the start: a wrong finger move and nothing else."""
+    """Make one wrong finger move at the start, and no other mistake."""
     astray = (batch.scalars["steps"] == 0) & (batch.scalars["first_wrong"] > 0)
     return np.where(astray, Action.DOWN, actions)
 
 
 def slides_early(batch: AbacusBatch, actions: Actions) -> Actions:
-    """Slides wherever it may, instead of walking to the row."""
+    """Slide wherever it is legal, instead of moving to the row."""
     may = batch.masks[:, Action.SLIDE] & (actions <= Action.DOWN)
     return np.where(may, Action.SLIDE, actions)
 
 
 def never_submits(batch: AbacusBatch, actions: Actions) -> Actions:
-    """Tries to leave the abacus at the edge instead, which is illegal there and no mistake."""
+    """Move up instead of submitting, also at the edge."""
     return np.where(actions == Action.SUBMIT, Action.UP, actions)
 
 
@@ -120,7 +120,7 @@ def never_submits(batch: AbacusBatch, actions: Actions) -> Actions:
     ("fault", "caught_as"),
     [(detours, "wrong_terms"), (slides_early, "wrong_actions"), (never_submits, "wrong_ends")],
 )
-def test_a_teacher_with_a_fault_is_caught(
+def test_a_faulty_expert_is_detected(
     fault: Callable[[AbacusBatch, Actions], Actions], caught_as: str
 ) -> None:
     trials = random_trials(np.random.default_rng(0), 5, 6, 200)
@@ -128,8 +128,8 @@ def test_a_teacher_with_a_fault_is_caught(
     assert getattr(tally, caught_as) > 0
 
 
-def test_a_world_with_a_fault_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The abaci of other trials under the name of these: no result is then what Python says."""
+def test_a_faulty_environment_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the abaci of other trials: the results differ from Python's."""
     rng = np.random.default_rng(0)
     trials, others = random_trials(rng, 5, 6, 50), random_trials(rng, 5, 6, 50)
     foreign = others.batch()

@@ -1,12 +1,11 @@
-"""The teacher in every state: from wherever it is put, it wins what can still be won.
+"""The expert in every state: from any state, it solves every operation that can still be solved.
 
-*What can still be won.* An operation is solved if all its submits are right and the abacus shows
-its result at the reset. So it can no longer be won after a wrong submit, nor with beads slid while
-the reset is asked for. Everything else can be put right: a lost finger, a lost signpost, any digits
-on the columns while a digit is shown. And the steps must suffice: at least as many must be left
-as the teacher needs to its next right slide or right reset, which grants more. These are never
-more than `step_budget` and the way back, that is, the columns between the finger and where it
-belongs and those between the signpost and where it belongs.
+An operation is solved if all its submits are right and the abacus shows its result at the reset. So
+it can no longer be solved after a wrong submit, nor with beads moved during the reset. Everything
+else can be corrected: finger and signpost, and any digits while the symbol is a digit.
+Also, enough steps must be left to reach the next right slide or reset, which extends the budget.
+These are at most `step_budget` and the way back, that is, the distances of finger and signpost from
+their goals.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from abacus.batch import AbacusBatch
 from abacus.kernel import ON_OPERATION_SYMBOL
 from abacus.reward import OUTCOMES
 from abacus.rules import AbacusConfig, Action, End
-from benchmarks.trials import random_trials
+from benchmarks.trials import follow, random_trials
 from oracle.algorithm import VARIANTS, Variant
-from oracle.expert import expert_actions, follow
+from oracle.expert import expert_actions
 
 SETTINGS = settings(
     max_examples=25,
@@ -47,7 +46,7 @@ variants = st.sampled_from(VARIANTS)
 def new_batch(
     rng: np.random.Generator, base: int, columns: int, on_error: str, reward: str = "dense"
 ) -> AbacusBatch:
-    """Abaci with two operations each; the first is at a random step of the teacher."""
+    """Return abaci with two operations each, at the start of the first."""
     trials = random_trials(rng, base, columns, ABACI)
     config = AbacusConfig.from_dict(
         {
@@ -61,8 +60,8 @@ def new_batch(
     return trials.batch(config)
 
 
-def walk_into(batch: AbacusBatch, rng: np.random.Generator, variant: Variant) -> None:
-    """Lets the teacher take a random number of steps in each abacus, short of the end."""
+def advance_randomly(batch: AbacusBatch, rng: np.random.Generator, variant: Variant) -> None:
+    """Let the expert take a random number of steps in each abacus, short of the end."""
     steps_of_all = run(saved_copy(batch), variant).steps
     stops = rng.integers(0, steps_of_all)
     for step in range(int(stops.max())):
@@ -83,7 +82,7 @@ def restore_rows(batch: AbacusBatch, world: kernel.World, rows: npt.NDArray[np.b
 
 
 def saved_copy(batch: AbacusBatch) -> AbacusBatch:
-    """Another batch in the same states, with steps enough for anything."""
+    """Return another batch in the same states, with a budget that never runs out."""
     copy = AbacusBatch(batch.config, batch.num_envs, autoreset=False)
     copy.program = batch.program
     copy.reset(0)
@@ -92,8 +91,8 @@ def saved_copy(batch: AbacusBatch) -> AbacusBatch:
     return copy
 
 
-def lose_finger_and_signpost(batch: AbacusBatch, rng: np.random.Generator) -> None:
-    """Puts both anywhere, in most abaci; the others keep them, so that each is also lost alone."""
+def displace_finger_and_signpost(batch: AbacusBatch, rng: np.random.Generator) -> None:
+    """Displace each in 80 % of the abaci, so that some have only one of them displaced."""
     scalars, n = batch.world.scalars, batch.num_envs
     anywhere = {
         "finger_column": rng.integers(0, batch.config.columns, n),
@@ -104,17 +103,17 @@ def lose_finger_and_signpost(batch: AbacusBatch, rng: np.random.Generator) -> No
         scalars[name] = np.where(rng.random(n) < 0.8, places, scalars[name])
 
 
-def spoil_columns(batch: AbacusBatch, rng: np.random.Generator) -> None:
-    """Puts any digits on some columns."""
+def change_columns(batch: AbacusBatch, rng: np.random.Generator) -> None:
+    """Set some columns to random digits."""
     cells = batch.world.cells
     shape = cells.shape
-    spoilt = rng.random(shape) < rng.choice([0.0, 0.1, 0.5, 1.0], (shape[0], 1))
-    cells["digit"] = np.where(spoilt, rng.integers(0, batch.config.base, shape), cells["digit"])
+    changed = rng.random(shape) < rng.choice([0.0, 0.1, 0.5, 1.0], (shape[0], 1))
+    cells["digit"] = np.where(changed, rng.integers(0, batch.config.base, shape), cells["digit"])
     count_wrong_columns(batch)
 
 
 def count_wrong_columns(batch: AbacusBatch) -> None:
-    """The kernel's two numbers about columns follow what was put there."""
+    """Update the kernel's two numbers about wrong columns."""
     wrong = batch.digits != batch.target
     batch.world.scalars["wrong_count"] = wrong.sum(axis=1)
     lowest = np.where(wrong.any(axis=1), wrong.argmax(axis=1), wrong.shape[1])
@@ -122,7 +121,7 @@ def count_wrong_columns(batch: AbacusBatch) -> None:
 
 
 def way_back(batch: AbacusBatch) -> npt.NDArray[np.int64]:
-    """Columns between finger and signpost and where they belong, by the specification's words."""
+    """Return the distances of finger and signpost from their goals, by the specification."""
     scalars, columns = batch.scalars, batch.config.columns
     j = scalars["digit_index"].astype(np.int64)
     home = np.maximum(j, 0)
@@ -140,7 +139,7 @@ def way_back(batch: AbacusBatch) -> npt.NDArray[np.int64]:
 
 @dataclass
 class Run:
-    """What the teacher did in each abacus, from where it stood to the end of its operations."""
+    """Results of the expert in each abacus, to the end of its operations."""
 
     wrong: npt.NDArray[np.bool_]
     steps: npt.NDArray[np.int64]
@@ -148,12 +147,12 @@ class Run:
     first_submit: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     solved: npt.NDArray[np.int64]
-    #: Whether the operation under way (its reset included) was solved.
+    #: Whether the operation at the start of the run was solved, its reset included.
     current_solved: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
 
 def run(batch: AbacusBatch, variant: Variant) -> Run:
-    """Follows the teacher to the end. Ended abaci go on in the batch, but not in the report."""
+    """Run the expert to the end. Steps of ended abaci are not counted."""
     n = batch.num_envs
     solved_before = batch.scalars["operations_solved"].astype(np.int64)
     done_before = batch.scalars["operations_done"].astype(np.int64)
@@ -170,7 +169,9 @@ def run(batch: AbacusBatch, variant: Variant) -> Run:
     while running.any():
         budget = batch.scalars["budget"].copy()
         actions = expert_actions(batch, variant)
-        assert batch.masks[np.arange(n), actions][running].all(), "the teacher did what is illegal"
+        assert batch.masks[np.arange(n), actions][running].all(), (
+            "the expert chose an illegal action"
+        )
         batch.step(actions)
         report.steps += running
         report.wrong |= running & (batch.illegal | (batch.outcomes < 0).any(axis=1))
@@ -196,8 +197,8 @@ def show(batch: AbacusBatch) -> None:
     restore_rows(batch, batch.world, np.zeros(ABACI, np.bool_))
 
 
-def assert_wins_on_the_last_step(batch: AbacusBatch, variant: Variant) -> None:
-    """With as many steps left as reach the next grant it solves all; with one less it cannot."""
+def assert_solves_on_the_last_step(batch: AbacusBatch, variant: Variant) -> None:
+    """With the steps up to the next extension of the budget it solves all; with one less not."""
     state = saved(batch)
     everywhere = np.ones(ABACI, np.bool_)
     needed = run(saved_copy(batch), variant).first_grant
@@ -217,44 +218,44 @@ def assert_wins_on_the_last_step(batch: AbacusBatch, variant: Variant) -> None:
 
 @SETTINGS
 @given(base=bases, columns=widths, seed=seeds, variant=variants)
-def test_wins_from_any_finger_and_signpost_within_the_steps(
+def test_solves_from_any_finger_and_signpost_within_the_budget(
     base: int, columns: int, seed: int, variant: Variant
 ) -> None:
-    """Columns as right slides alone leave them: what mistakes that end an episode allow."""
+    """Columns hold the results of right slides only, as when mistakes end the episode."""
     rng = np.random.default_rng(seed)
     batch = new_batch(rng, base, columns, "terminate")
-    walk_into(batch, rng, variant)
-    lose_finger_and_signpost(batch, rng)
+    advance_randomly(batch, rng, variant)
+    displace_finger_and_signpost(batch, rng)
     show(batch)
-    assert_wins_on_the_last_step(batch, variant)
+    assert_solves_on_the_last_step(batch, variant)
 
 
 @SETTINGS
 @given(base=bases, columns=widths, seed=seeds, variant=variants)
-def test_wins_with_any_digits_on_the_columns_while_a_digit_is_shown(
+def test_solves_with_any_digits_while_the_symbol_is_a_digit(
     base: int, columns: int, seed: int, variant: Variant
 ) -> None:
     rng = np.random.default_rng(seed)
     batch = new_batch(rng, base, columns, "continue")
-    walk_into(batch, rng, variant)
+    advance_randomly(batch, rng, variant)
     state = saved(batch)
-    spoil_columns(batch, rng)
+    change_columns(batch, rng)
     restore_rows(batch, state, state.scalars["digit_index"] == ON_OPERATION_SYMBOL)
-    lose_finger_and_signpost(batch, rng)
+    displace_finger_and_signpost(batch, rng)
     show(batch)
-    assert_wins_on_the_last_step(batch, variant)
+    assert_solves_on_the_last_step(batch, variant)
 
 
 @SETTINGS
 @given(base=bases, columns=widths, seed=seeds, variant=variants)
-def test_loses_one_operation_at_most_with_beads_slid_during_the_reset(
+def test_fails_at_most_one_operation_with_beads_moved_during_the_reset(
     base: int, columns: int, seed: int, variant: Variant
 ) -> None:
     rng = np.random.default_rng(seed)
     batch = new_batch(rng, base, columns, "continue")
-    walk_into(batch, rng, variant)
-    spoil_columns(batch, rng)
-    lose_finger_and_signpost(batch, rng)
+    advance_randomly(batch, rng, variant)
+    change_columns(batch, rng)
+    displace_finger_and_signpost(batch, rng)
     show(batch)
     set_steps_left(batch, way_back(batch) + batch.config.step_budget)
     lost = (batch.scalars["digit_index"] == ON_OPERATION_SYMBOL) & (
@@ -268,8 +269,8 @@ def test_loses_one_operation_at_most_with_beads_slid_during_the_reset(
     assert (report.solved == operations_left - lost).all()
 
 
-def stumble(batch: AbacusBatch, rng: np.random.Generator, steps: int) -> None:
-    """Random legal actions, fewer submits than chance would have; abaci that end stay put."""
+def act_randomly(batch: AbacusBatch, rng: np.random.Generator, steps: int) -> None:
+    """Take random legal actions, with few submits; abaci that end are restored."""
     weights = np.array([4, 4, 4, 4, 2, 2, 4, 1])
     for _ in range(steps):
         chances = batch.masks * weights
@@ -290,29 +291,29 @@ def stumble(batch: AbacusBatch, rng: np.random.Generator, steps: int) -> None:
         [("continue", "dense"), ("terminate", "dense"), ("terminate", "answer_only")]
     ),
 )
-def test_wins_from_where_random_actions_lead_while_there_are_steps(
+def test_solves_after_random_actions_if_enough_steps_are_left(
     base: int, columns: int, seed: int, variant: Variant, steps: int, world: tuple[str, str]
 ) -> None:
-    """With the steps that are left in truth; the others run out, still without a mistake."""
+    """The others run out of steps, without a mistake."""
     rng = np.random.default_rng(seed)
     batch = new_batch(rng, base, columns, *world)
-    stumble(batch, rng, steps)
+    act_randomly(batch, rng, steps)
     scalars = batch.scalars
     on_digit = scalars["digit_index"] != ON_OPERATION_SYMBOL
-    unspoilt = scalars["solving"] & (on_digit | (scalars["wrong_count"] == 0))
+    solvable = scalars["solving"] & (on_digit | (scalars["wrong_count"] == 0))
     enough = run(saved_copy(batch), variant).first_grant <= scalars["budget"] - scalars["steps"]
     report = run(batch, variant)
     assert not report.wrong.any()
     assert (report.first_submit[enough] == 1).all()
-    assert (report.current_solved == (enough & unspoilt)).all()
+    assert (report.current_solved == (enough & solvable)).all()
     assert (report.ends[~enough] == End.BUDGET).all()
 
 
-def test_random_actions_leave_many_abaci_that_can_be_won_and_some_that_cannot() -> None:
-    """What the test above is about, so that it cannot pass on nothing."""
+def test_random_actions_lead_to_solvable_and_unsolvable_operations() -> None:
+    """The test above covers both cases."""
     rng = np.random.default_rng(0)
     batch = new_batch(rng, 5, 10, "continue")
-    stumble(batch, rng, steps=31)
+    act_randomly(batch, rng, steps=31)
     scalars = batch.scalars
     needed = run(saved_copy(batch), "before").first_grant
     enough = needed <= scalars["budget"] - scalars["steps"]
@@ -324,41 +325,53 @@ def test_random_actions_leave_many_abaci_that_can_be_won_and_some_that_cannot() 
 LEFT, RIGHT, UP, DOWN = Action.LEFT, Action.RIGHT, Action.UP, Action.DOWN
 TO_LEFT, TO_RIGHT = Action.SIGNPOST_LEFT, Action.SIGNPOST_RIGHT
 SLIDE, SUBMIT = Action.SLIDE, Action.SUBMIT
-#: What columns show while 111 is added to 0 in base 5 and its second digit is shown, and when
-#: that one is written too; then with a wrong column below, and with one above.
+#: Columns while 111 is added to 0 in base 5, at its second digit: before and after this digit is
+#: written, with a wrong column below, and with a wrong column above.
 FIRST_WRITTEN, SECOND_WRITTEN = (1, 0, 0, 0, 0), (1, 1, 0, 0, 0)
 WRONG_BELOW, WRONG_ABOVE = (4, 0, 0, 0, 0), (1, 1, 0, 2, 0)
-#: (digits, finger's column and row, signpost) and the answers of `before` and `printed`.
+#: (digits, finger's column and row, signpost) and the actions of `before` and `printed`.
 OFF_THE_PATH = {
-    "a lost finger walks to the digit's column": (FIRST_WRITTEN, (4, 2), 1, LEFT, LEFT),
-    "from the left too, before the signpost": (FIRST_WRITTEN, (0, 1), 0, RIGHT, RIGHT),
+    "a displaced finger goes to the digit's column": (FIRST_WRITTEN, (4, 2), 1, LEFT, LEFT),
+    "also from the left, before the signpost moves": (FIRST_WRITTEN, (0, 1), 0, RIGHT, RIGHT),
     "a signpost too far comes back": (FIRST_WRITTEN, (1, 1), 3, TO_LEFT, SLIDE),
     "a signpost left behind catches up": (FIRST_WRITTEN, (1, 1), 0, TO_RIGHT, SLIDE),
-    "to the row first, if the signpost comes after": (FIRST_WRITTEN, (1, 3), 0, TO_RIGHT, UP),
-    "a lost signpost is the last thing to write": (SECOND_WRITTEN, (1, 1), 4, TO_LEFT, TO_LEFT),
-    "for which the finger comes": (SECOND_WRITTEN, (3, 1), 4, LEFT, LEFT),
-    "all done, the finger steps right": (SECOND_WRITTEN, (1, 1), 1, RIGHT, RIGHT),
-    "or comes back": (SECOND_WRITTEN, (4, 1), 1, LEFT, LEFT),
-    "and submits there, on any row": (SECOND_WRITTEN, (2, 4), 1, SUBMIT, SUBMIT),
+    "to its row first, if the signpost comes after": (
+        FIRST_WRITTEN,
+        (1, 3),
+        0,
+        TO_RIGHT,
+        UP,
+    ),
+    "a displaced signpost moves after the write": (
+        SECOND_WRITTEN,
+        (1, 1),
+        4,
+        TO_LEFT,
+        TO_LEFT,
+    ),
+    "for which the finger returns": (SECOND_WRITTEN, (3, 1), 4, LEFT, LEFT),
+    "when all is right, the finger moves right": (SECOND_WRITTEN, (1, 1), 1, RIGHT, RIGHT),
+    "or returns": (SECOND_WRITTEN, (4, 1), 1, LEFT, LEFT),
+    "and it submits there, on any row": (SECOND_WRITTEN, (2, 4), 1, SUBMIT, SUBMIT),
     "a wrong column below comes first": (WRONG_BELOW, (1, 1), 0, LEFT, LEFT),
-    "before the signpost": (WRONG_BELOW, (0, 3), 4, UP, UP),
+    "before the signpost moves": (WRONG_BELOW, (0, 3), 4, UP, UP),
     "and is written": (WRONG_BELOW, (0, 1), 4, SLIDE, SLIDE),
     "a wrong column above waits for the signpost": (WRONG_ABOVE, (3, 0), 0, LEFT, LEFT),
-    "and is put right then": (WRONG_ABOVE, (3, 0), 1, SLIDE, SLIDE),
-    "from where the finger is": (WRONG_ABOVE, (1, 0), 1, RIGHT, RIGHT),
+    "and is corrected then": (WRONG_ABOVE, (3, 0), 1, SLIDE, SLIDE),
+    "to which the finger goes": (WRONG_ABOVE, (1, 0), 1, RIGHT, RIGHT),
 }
-#: The same on the reset that follows: wrong columns can wait.
+#: The same during the reset that follows: wrong columns can wait.
 OFF_THE_PATH_ON_THE_RESET = {
-    "the finger walks left": (SECOND_WRITTEN, (3, 1), 2, LEFT, LEFT),
+    "the finger goes left": (SECOND_WRITTEN, (3, 1), 2, LEFT, LEFT),
     "then the signpost": (SECOND_WRITTEN, (0, 1), 2, TO_LEFT, TO_LEFT),
     "then it submits": (SECOND_WRITTEN, (0, 4), 0, SUBMIT, SUBMIT),
-    "over wrong columns too": (WRONG_BELOW, (0, 1), 0, SUBMIT, SUBMIT),
+    "also with wrong columns": (WRONG_BELOW, (0, 1), 0, SUBMIT, SUBMIT),
 }
 State = tuple[tuple[int, ...], tuple[int, int], int, Action, Action]
 
 
-def answers_in(state: State, submits: int) -> tuple[Action, Action]:
-    """The answers of both variants in a state, after the teacher's first submits of +111."""
+def actions_in(state: State, submits: int) -> tuple[Action, Action]:
+    """Return the actions of both variants in a state, after the first submits of + 111."""
     digits, (column, row), signpost, *_ = state
     batch = AbacusBatch(AbacusConfig(columns=5, expression="31", on_error="continue"), 1)
     batch.reset(0)
@@ -375,18 +388,18 @@ def answers_in(state: State, submits: int) -> tuple[Action, Action]:
 
 
 @pytest.mark.parametrize("what", OFF_THE_PATH)
-def test_answers_off_the_path_while_a_digit_is_shown(what: str) -> None:
+def test_actions_off_the_path_on_a_digit(what: str) -> None:
     state = OFF_THE_PATH[what]
-    assert answers_in(state, submits=1) == state[-2:]
+    assert actions_in(state, submits=1) == state[-2:]
 
 
 @pytest.mark.parametrize("what", OFF_THE_PATH_ON_THE_RESET)
-def test_answers_off_the_path_on_a_reset(what: str) -> None:
+def test_actions_off_the_path_during_a_reset(what: str) -> None:
     state = OFF_THE_PATH_ON_THE_RESET[what]
-    assert answers_in(state, submits=3) == state[-2:]
+    assert actions_in(state, submits=3) == state[-2:]
 
 
-def spoilt_abacus(**changes: int) -> AbacusBatch:
+def changed_abacus(**changes: int) -> AbacusBatch:
     batch = AbacusBatch(AbacusConfig(), 3)
     batch.reset(0)
     for name, value in changes.items():
@@ -413,11 +426,11 @@ def spoilt_abacus(**changes: int) -> AbacusBatch:
         {"wrong_count": 0, "first_wrong": 0},
     ],
 )
-def test_a_state_that_there_is_not_is_refused(changes: dict[str, int]) -> None:
-    batch = spoilt_abacus(**changes)
-    with pytest.raises(ValueError, match="abacus 1 is in a state that the environment cannot be"):
+def test_an_unreachable_state_is_refused(changes: dict[str, int]) -> None:
+    batch = changed_abacus(**changes)
+    with pytest.raises(ValueError, match="abacus 1 is in an unreachable state"):
         expert_actions(batch)
-    with pytest.raises(ValueError, match="abacus 1 is in a state"):
+    with pytest.raises(ValueError, match="abacus 1 is in an unreachable state"):
         follow(batch, 1)
 
 
@@ -426,14 +439,14 @@ def test_a_batch_that_was_never_reset_is_refused() -> None:
         expert_actions(AbacusBatch(AbacusConfig(), 2))
 
 
-def test_follow_needs_abaci_that_start_anew() -> None:
+def test_follow_needs_autoreset() -> None:
     batch = AbacusBatch(AbacusConfig(), 2, autoreset=False)
     batch.reset(0)
     with pytest.raises(ValueError, match="autoreset=False"):
         follow(batch, 1)
 
 
-def test_follow_is_stepping_with_the_teachers_actions() -> None:
+def test_follow_equals_stepping_with_the_experts_actions() -> None:
     stepped, followed = (AbacusBatch(AbacusConfig(), 32) for _ in range(2))
     for batch in (stepped, followed):
         batch.reset(7)

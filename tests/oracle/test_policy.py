@@ -1,4 +1,4 @@
-"""The teacher as a policy: in Stable-Baselines3's hands, and in imitation's."""
+"""The expert as a policy for Stable-Baselines3 and imitation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oracle.algorithm import VARIANTS, Variant
 from oracle.expert import expert_actions
 from oracle.policy import ExpertPolicy, FlatObservations
 
-#: What the algorithm does for 3 + 4 in base 5; tests/oracle/test_algorithm.py works it out.
+#: Actions of the algorithm for 3 + 4 in base 5; see tests/oracle/test_algorithm.py.
 THREE_PLUS_FOUR = [
     *(Action.DOWN, Action.DOWN, Action.SLIDE, Action.RIGHT),
     *(Action.UP, Action.SLIDE, Action.SUBMIT),
@@ -39,13 +39,13 @@ def new_env(num_envs: int = 3, **settings: Any) -> AbacusVecEnv:
 
 
 def after(env: AbacusVecEnv, actions: npt.NDArray[Any]) -> Observation:
-    """What the environment shows after a step."""
+    """Return the observation after a step."""
     env.step_async(actions)
     return env.step_wait()[0]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_predict_is_the_teachers_answer(variant: Variant) -> None:
+def test_predict_returns_the_experts_actions(variant: Variant) -> None:
     env = new_env()
     policy = ExpertPolicy(env, variant)
     observation = env.reset()
@@ -59,7 +59,7 @@ def test_predict_is_the_teachers_answer(variant: Variant) -> None:
         observation = after(env, actions)
 
 
-def test_a_single_observation_gets_a_single_answer() -> None:
+def test_a_single_observation_gets_a_single_action() -> None:
     env = new_env(1)
     observation = {key: rows[0] for key, rows in env.reset().items()}
     action, _ = ExpertPolicy(env).predict(observation)
@@ -67,8 +67,8 @@ def test_a_single_observation_gets_a_single_answer() -> None:
     assert action == expert_actions(env.batch)[0]
 
 
-def test_answers_also_off_the_path() -> None:
-    """After random actions, as DAgger asks it: what a rollout that began there would do."""
+def test_actions_off_the_path_are_right() -> None:
+    """DAgger needs labels after arbitrary actions."""
     env = new_env(8, on_error="continue")
     policy = ExpertPolicy(env)
     rng = np.random.default_rng(0)
@@ -90,14 +90,14 @@ def changed(observation: Observation) -> Observation:
     return observation | {"window": window}
 
 
-def test_an_observation_of_another_moment_is_refused() -> None:
+def test_an_observation_of_another_step_is_refused() -> None:
     env = new_env()
     policy = ExpertPolicy(env)
     first = env.reset()
     second = after(env, policy.predict(first)[0])
     policy.predict(second)
     message = (
-        r"is not what the environment shows now: give the observations of its last step, all 3"
+        r"is not the current one of the environment: give the observations of its last step, all 3"
     )
     for stale in (first, changed(second), {key: rows[:2] for key, rows in second.items()}):
         with pytest.raises(ValueError, match=message):
@@ -113,7 +113,7 @@ def test_an_observation_of_another_moment_is_refused() -> None:
         ((), "has the entries : give window"),
     ],
 )
-def test_an_observation_of_something_else_is_refused(
+def test_an_observation_with_other_entries_is_refused(
     entries: tuple[str, ...], message: str
 ) -> None:
     env = new_env()
@@ -122,10 +122,10 @@ def test_an_observation_of_something_else_is_refused(
         ExpertPolicy(env).predict({key: observation[key] for key in entries})
 
 
-def test_a_flat_array_of_something_else_is_refused() -> None:
+def test_a_flat_array_of_another_shape_is_refused() -> None:
     env = new_env()
     env.reset()
-    with pytest.raises(ValueError, match="observation is not what the environment shows now"):
+    with pytest.raises(ValueError, match="observation is not the current one of the environment"):
         ExpertPolicy(env).predict(np.zeros((3, 4)))
 
 
@@ -165,7 +165,7 @@ def test_imitation_rolls_it_out_and_all_is_solved(variant: Variant) -> None:
         assert trajectory.infos[-1]["operations_solved"] == 4
 
 
-def test_flat_observations_are_the_same_in_one_row() -> None:
+def test_flat_observations_concatenate_the_entries() -> None:
     env, twin = new_env(expression="3"), new_env(expression="3")
     flat = FlatObservations(twin)
     observation, row = env.reset(), flat.reset()
@@ -185,8 +185,8 @@ def test_flat_observations_are_the_same_in_one_row() -> None:
     assert dones[0]
 
 
-def test_dagger_takes_its_labels_from_it(tmp_path: Path) -> None:
-    """Two tiny rounds: in the first the teacher acts, in the second a clone that knows nothing."""
+def test_dagger_uses_it_as_expert(tmp_path: Path) -> None:
+    """Two short rounds: the expert acts in the first, an untrained clone in the second."""
     env = FlatObservations(new_env(2, start=3, expression="4", on_error="continue"))
     rng = np.random.default_rng(0)
     cloner = BC(
@@ -213,6 +213,6 @@ def test_dagger_takes_its_labels_from_it(tmp_path: Path) -> None:
     labels = [trajectory.acts.tolist() for trajectory in trainer._all_demos]
     assert labels[:2] == [THREE_PLUS_FOUR] * 2
     assert len(labels) >= 4
-    for by_the_clones_way in labels[2:]:
-        assert by_the_clones_way != THREE_PLUS_FOUR
-        assert by_the_clones_way[0] == THREE_PLUS_FOUR[0]
+    for of_the_clone in labels[2:]:
+        assert of_the_clone != THREE_PLUS_FOUR
+        assert of_the_clone[0] == THREE_PLUS_FOUR[0]

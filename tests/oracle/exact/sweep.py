@@ -1,9 +1,9 @@
-"""An exhaustive sweep over a small abacus: a check that shares nothing with the exploration.
+"""An exhaustive sweep over a small abacus: a check that shares no code with the exploration.
 
-Every value, every operand that fits, both operations, one after the other, on a real abacus with
-the teacher at the finger. What carries over from one operation to the next is the value, the
-finger's row and the frames, so the sweep goes on until no operation ends in a new combination of
-these. Its cost grows with the square of the values: base 5 on three columns, base 2 on six.
+The expert calculates with every value, every operand that fits and both operations on a real
+abacus. The state between two operations is the value, the finger's row and the frames; the sweep
+ends when no operation ends in a new state. Its cost grows with the square of the number of values:
+use base 5 on three columns, or base 2 on six.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from abacus.rules import AbacusConfig
 from oracle.algorithm import Variant
 from oracle.expert import expert_actions
 
-#: Operations run at once.
+#: Operations in one batch.
 CHUNK = 1 << 15
 
 
 def sweep(base: int, frames: int, width: int, variant: Variant = "before") -> npt.NDArray[np.int32]:
-    """Distinct rows (frame codes oldest first, symbol, operation, the teacher's action)."""
+    """Return distinct rows: frame codes oldest first, symbol, operation, expert's action."""
     met = np.empty((0, frames + 3), np.int32)
     states = done = _episode_starts(base, frames, width)
     while len(states):
@@ -40,7 +40,7 @@ def sweep(base: int, frames: int, width: int, variant: Variant = "before") -> np
 
 
 def _episode_starts(base: int, frames: int, width: int) -> npt.NDArray[np.int32]:
-    """(digits, row, frames) for every value, as an episode starts on it."""
+    """Return (digits, row, frames) at the start of an episode, for every value."""
     values = np.array(list(itertools.product(range(base), repeat=width)), np.uint8)
     config = AbacusConfig(columns=width, base=base, max_digits=width - 1, frames=frames)
     batch = AbacusBatch(config, len(values))
@@ -58,7 +58,7 @@ def _chunks(states: npt.NDArray[np.int32], base: int, width: int) -> list[slice]
 def _run(
     base: int, frames: int, width: int, variant: Variant, states: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """(observations met, states after) of every operation from each of the states."""
+    """Return the observations of every operation from each state, and the states after them."""
     batch = _begin(base, frames, width, states)
     met, ends = [], []
     running = np.ones(batch.num_envs, np.bool_)
@@ -82,11 +82,11 @@ def _run(
 
 
 def _begin(base: int, frames: int, width: int, states: npt.NDArray[np.int32]) -> AbacusBatch:
-    """An abacus for each state, each operation that fits it, and each operation that may follow."""
+    """Return an abacus for each state, each operation that fits, and each that may follow."""
     operands = _operands(base, width - 1)
     lengths = np.maximum(1, width - 1 - np.argmax(operands[:, ::-1] > 0, axis=1)).astype(np.int32)
     lengths[0] = 1
-    which, operand, operation, following = _that_fit(
+    which, operand, operation, following = _fitting(
         states[:, :width] @ base ** np.arange(width), len(operands), base**width
     )
     count = len(which)
@@ -108,15 +108,15 @@ def _begin(base: int, frames: int, width: int, states: npt.NDArray[np.int32]) ->
 
 
 def _operands(base: int, length: int) -> npt.NDArray[np.uint8]:
-    """The digits of every value of at most so many, least significant first."""
+    """Return the digits of every value of at most `length` digits, least significant first."""
     values = np.arange(base**length)
     return (values[:, None] // base ** np.arange(length) % base).astype(np.uint8)
 
 
-def _that_fit(
+def _fitting(
     values: npt.NDArray[np.int64], operands: int, capacity: int
 ) -> list[npt.NDArray[np.int64]]:
-    """(state, operand, operation, following operation) of every operation that fits."""
+    """Return (state, operand, operation, next operation) of every operation that fits."""
     choices = np.meshgrid(
         np.arange(len(values)), np.arange(operands), [0, 1], [0, 1], indexing="ij"
     )

@@ -133,7 +133,7 @@ def test_cache_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "not a set"])
-def test_damaged_cache_is_made_anew_with_a_message(
+def test_a_damaged_cache_is_replaced_with_a_message(
     damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = complete_set(2, 1, cache_folder=tmp_path)
