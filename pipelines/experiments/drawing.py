@@ -24,30 +24,23 @@ from oracle.files import atomic_write
 from pipelines.experiments.records import Kind
 from pipelines.experiments.statistics import Text
 from pipelines.scoring.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, YELLOW
+from pipelines.scoring.figures import STYLE as REPORT_STYLE
 
 SCREEN, PRINT = ".png", ".pdf"
 SCREEN_DPI = 200
 FAINT, GREY = "#c9ced3", "#8a8f94"
 STYLE: dict[str, Any] = {
+    **REPORT_STYLE,
     "font.size": 9,
     # Comes with matplotlib: the same file on every machine.
     "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.axisbelow": True,
+    "axes.grid.axis": "both",
     "grid.color": "#e4e7ea",
     "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "xtick.minor.size": 0,
     "ytick.minor.size": 0,
-    "text.color": INK,
-    "legend.frameon": False,
     "legend.handlelength": 3.2,
     "figure.titlesize": 10,
     # Embed letters, not outlines.

@@ -284,7 +284,7 @@ def heat_map(rows: pd.DataFrame, folder: Path) -> FigureFiles:
                 ha="center",
                 va="center",
                 fontsize=7.5,
-                color="white" if seeds is not None and shades[y, x] < 0.6 * finest else INK,
+                color="white" if seeds is not None and shades[y, x] < 0.55 * finest else INK,
                 linespacing=1.1,
             )
         names = [kind.name.replace(", ", ",\n").replace(" alone", "\nalone") for kind in kinds]

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from abacus.reward import modules_of
+from abacus.checks import check_choice, check_integer, not_allowed
 from abacus.rules import Operations
 from pipelines.experiments.cells import SCORING
 from pipelines.experiments.records import ARMS, NO_REWARD, REWARDED, Cell
@@ -39,6 +39,8 @@ _FIXED = {
     *("n_timesteps", "start_from", "trust", "network", "base", "frames", "threads", "device"),
 }
 _SETTINGS = sorted(set(FLAGS) - _FIXED)
+#: Lists of a block, and the arms that need them.
+_ARMS_WITH = {"demonstrations": ("cloning", "ppo"), "labels": ("dagger",), "reward": REWARDED}
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Grid:
             raise ValueError('"comparisons" must have at least one')
         cells = [cell for name, values in comparisons.items() for cell in _cells_of(name, values)]
         distinct = {cell.key: cell for cell in cells}
-        return cls(tuple(sorted(distinct.values(), key=_turn)))
+        return cls(tuple(sorted(distinct.values(), key=_order)))
 
     def cells_of(self, comparisons: Sequence[str]) -> list[Cell]:
         """Return the cells of some comparisons, or all if none are given."""
@@ -83,7 +85,7 @@ class Grid:
         return [cell for cell in self.cells if cell.comparison in (comparisons or known)]
 
 
-def _turn(cell: Cell) -> tuple[int, int, int, int]:
+def _order(cell: Cell) -> tuple[int, int, int, int]:
     """Sort by seed first, and clones before the cells that start from them."""
     amount = cell.demonstrations + cell.labels
     return (cell.seed, cell.arm != "cloning", cell.steps, amount)
@@ -91,57 +93,50 @@ def _turn(cell: Cell) -> tuple[int, int, int, int]:
 
 def _cells_of(name: str, values: Any) -> Iterator[Cell]:
     where = f'comparison "{name}"'
-    _check_names(values, _COMPARISON, where)
-    seeds = _integer(values.get("seeds"), f'{where}: "seeds"', 1, 1000)
-    steps = _integer(values.get("steps", 0), f'{where}: "steps"', 0, 10**10)
-    settings = values.get("settings", {})
-    _check_names(settings, _SETTINGS, f'{where}, "settings"')
-    blocks = values.get("blocks")
-    if not isinstance(blocks, list) or not blocks:
-        raise ValueError(f'{where}: "blocks" must be a list of at least one')
-    for number, block in enumerate(blocks, 1):
-        try:
+    try:
+        _check_names(values, _COMPARISON, "it")
+        seeds = check_integer("seeds", values.get("seeds"), 1, 1000)
+        steps = check_integer("steps", values.get("steps", 0), 0, 10**10)
+        settings = values.get("settings", {})
+        _check_names(settings, _SETTINGS, "settings")
+        for number, block in enumerate(_list(values, "blocks"), 1):
+            where = f'comparison "{name}", block {number}'
             for seed, row in product(range(seeds), list(_rows(block))):
                 yield _cell(name, row, steps, seed, settings | block.get("settings", {}))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{where}, block {number}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _rows(block: Any) -> Iterator[dict[str, Any]]:
     """Yield the values that a block varies, as fields of a cell."""
     _check_names(block, _BLOCK, "it")
-    _check_names(block.get("settings", {}), _SETTINGS, '"settings"')
-    arm = block.get("arm")
-    if arm not in ARMS:
-        raise ValueError(f'"arm" {arm!r} is not known: give one of {", ".join(ARMS)}')
-    demonstrations = [
-        _integer(n, '"demonstrations"', int(arm == "cloning"), RECORDED_OPERATIONS)
-        for n in _list(block, "demonstrations", arm in ("cloning", "ppo"), [0])
-    ]
-    labels = [
-        _integer(n, '"labels"', int(arm == "dagger"), 10**9)
-        for n in _list(block, "labels", arm == "dagger", [0])
-    ]
-    rewards = _list(block, "reward", arm in REWARDED, [NO_REWARD])
-    operations = _list(block, "operations", "operations" in block, ["both"])
-    for reward in rewards if arm in REWARDED else []:
+    _check_names(block.get("settings", {}), _SETTINGS, "settings")
+    arm = check_choice("arm", block.get("arm"), ARMS)
+    lists: dict[str, list[Any]] = {"demonstrations": [0], "labels": [0], "reward": [NO_REWARD]}
+    for name, arms in _ARMS_WITH.items():
+        if arm in arms:
+            lists[name] = _list(block, name)
+        elif name in block:
+            raise ValueError(f"{name} is not for arm {arm}")
+    lists["operations"] = _list(block, "operations") if "operations" in block else ["both"]
+    for count in lists["demonstrations"]:
+        check_integer("demonstrations", count, int(arm == "cloning"), RECORDED_OPERATIONS)
+    for count in lists["labels"]:
+        check_integer("labels", count, int(arm == "dagger"), 10**9)
+    for reward in lists["reward"]:
         if not isinstance(reward, str):
-            raise ValueError(f'"reward" has {reward!r}: give names')
-        modules_of(reward)
-    for operation in operations:
-        if operation not in get_args(Operations):
-            known = ", ".join(get_args(Operations))
-            raise ValueError(f'"operations" {operation!r} is not known: give {known}')
-    names = ("demonstrations", "labels", "reward", "operations")
-    for values in product(demonstrations, labels, rewards, operations):
-        yield {"arm": arm, **dict(zip(names, values, strict=True))}
+            raise not_allowed("reward", reward, "a level, or modules joined by commas")
+    for operations in lists["operations"]:
+        check_choice("operations", operations, get_args(Operations))
+    for values in product(*lists.values()):
+        yield {"arm": arm, **dict(zip(lists, values, strict=True))}
 
 
 def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any) -> Cell:
     """Return a cell with all its settings, so that a changed default makes another cell."""
     rewarded = row["arm"] in REWARDED
     if rewarded and steps == 0:
-        raise ValueError(f'arm "{row["arm"]}" needs "steps" of its comparison')
+        raise ValueError(f"arm {row['arm']} needs steps of its comparison")
     steps = steps if rewarded else 0
     settings = resolve(
         {
@@ -173,19 +168,8 @@ def _check_names(values: Any, known: Collection[str], where: str) -> None:
             raise ValueError(f"{where} has {name!r}, which is not known: give {', '.join(known)}")
 
 
-def _integer(value: Any, where: str, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise ValueError(f"{where} is {value!r}: give an integer of {low} to {high}")
-    return value
-
-
-def _list(block: dict[str, Any], name: str, needed: bool, default: list[Any]) -> list[Any]:
-    """Return a list of the block if its arm needs one, or the default."""
-    if not needed:
-        if name in block:
-            raise ValueError(f'"{name}" is not for arm "{block["arm"]}"')
-        return default
-    values = block.get(name)
-    if not isinstance(values, list) or not values:
-        raise ValueError(f'"{name}" must be a list of at least one')
-    return values
+def _list(values: dict[str, Any], name: str) -> list[Any]:
+    found = values.get(name)
+    if not isinstance(found, list) or not found:
+        raise ValueError(f"{name} must be a list of at least one")
+    return found

@@ -137,8 +137,8 @@ def scoring_note(rows: pd.DataFrame) -> str:
     versions = sorted({record.cell.scoring_version for record in rows["record"]})
     if versions in ([], [SCORING_VERSION]):
         return ""
-    said = "; ".join(f"version {v}: {SCORING_DEFINITIONS[v]}" for v in versions)
-    return f" Errors at 16 digits are by the scoring of {said}."
+    listed = "; ".join(f"{version}: {SCORING_DEFINITIONS[version]}" for version in versions)
+    return f" Errors at 16 digits are of scoring version {listed}."
 
 
 def _table(key: str, title: str, note: str, rows: Sequence[Mapping[str, str]]) -> Table:
@@ -440,30 +440,26 @@ def training_runs(rows: pd.DataFrame) -> Iterator[tuple[int, dict[str, list[int]
 
 
 def _longest_runs(parts: Sequence[pd.DataFrame]) -> Table:
-    paper = {name: f"{longest:,}" for name, (_, longest) in PAPER_ROWS.items()}
-    ends = ("order reproduced? (best)", "order reproduced? (mean)", "steps an abacus", "seeds")
-    said = (MISSING, MISSING, "not stated", "not stated")
-    cells = [
-        {"comparison": "the paper", "demonstrations": "0", **paper}
-        | dict(zip(ends, said, strict=True))
-    ]
+    paper = [f"{longest:,}" for _, longest in PAPER_ROWS.values()]
+    ends = (MISSING, MISSING, "not stated", "not stated")
+    cells: list[Sequence[str]] = [("the paper", "0", *paper, *ends)]
     for rows in parts:
         for n, runs in training_runs(rows):
-            given = [lengths for lengths in runs.values() if lengths]
-            said = (
-                order_reproduced({name: max(ls) for name, ls in runs.items() if ls}),
-                order_reproduced({name: float(iqm(ls)) for name, ls in runs.items() if ls}),
-                _steps_of_an_abacus(rows),
-                seeds_text(map(len, given)).partition(" seed")[0],
-            )
             cells.append(
-                {
-                    "comparison": f"{comparison_of(rows)}, {_steps_text(rows)}",
-                    "demonstrations": f"{n:,}",
-                    **{name: _runs_text(lengths) for name, lengths in runs.items()},
-                    **dict(zip(ends, said, strict=True)),
-                }
+                (
+                    f"{comparison_of(rows)}, {_steps_text(rows)}",
+                    f"{n:,}",
+                    *map(_runs_text, runs.values()),
+                    order_reproduced({name: max(ls) for name, ls in runs.items() if ls}),
+                    order_reproduced({name: float(iqm(ls)) for name, ls in runs.items() if ls}),
+                    _steps_of_an_abacus(rows),
+                    seeds_text(len(ls) for ls in runs.values() if ls).partition(" seed")[0],
+                )
             )
+    header = (
+        *("comparison", "demonstrations", *PAPER_ROWS, "order reproduced? (best)"),
+        *("order reproduced? (mean)", "steps an abacus", "seeds"),
+    )
     return _table(
         "longest_runs",
         "The paper's Table 1: longest run of operations during training",
@@ -473,7 +469,7 @@ def _longest_runs(parts: Sequence[pd.DataFrame]) -> Table:
         "in the columns that were run, have this order. A run cannot be longer than the steps of "
         "one abacus allow, at nearly thirty steps an operation: runs near this limit show the "
         "length of the training, not the quality of the policy.",
-        cells,
+        [dict(zip(header, row, strict=True)) for row in cells],
     )
 
 

@@ -30,7 +30,7 @@ MARKERS = "osD^vPX"
 WIDE, NARROW = (7.2, 3.4), (7.2, 3.0)
 #: Operands of the paper's Table 2 and Fig. 5.
 PAPER_LENGTH = counted(PAPER_DIGITS, "digit")
-_STYLE = {
+STYLE: dict[str, Any] = {
     "font.size": 10,
     "font.family": "sans-serif",
     "font.sans-serif": ["Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
@@ -82,7 +82,7 @@ def pictures_of(results: Results) -> list[Picture]:
 
 
 def _drawn(key: str, title: str, alt: str, size: tuple[float, float], draw: Any) -> Picture:
-    settings: Any = {**_STYLE, "svg.hashsalt": key}
+    settings: Any = {**STYLE, "svg.hashsalt": key}
     with mpl.rc_context(settings):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())

@@ -73,8 +73,8 @@ class Command:
     def __call__(self, folder: Path, *more: str) -> tuple[int, str, str]:
         argv = arguments(folder, *more)
         status = run(main, Options, "", EXAMPLE, argv)
-        said = self.output.readouterr()
-        return status, said.out, said.err
+        captured = self.output.readouterr()
+        return status, captured.out, captured.err
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Co
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (("--grid", "nowhere.json"), "No such file"),
         (("--comparisons", "other"), "'other' is not in the grid: give supervision"),
@@ -196,11 +196,11 @@ def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Co
     ],
 )
 def test_bad_input_is_a_one_line_error_and_writes_no_records(
-    more: tuple[str, ...], said: str, tmp_path: Path, study: Command
+    more: tuple[str, ...], message: str, tmp_path: Path, study: Command
 ) -> None:
     status, _, err = study(tmp_path, *more)
     assert status == 2
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
     assert not records(tmp_path)
 

@@ -194,9 +194,9 @@ def test_every_text_fits_and_every_legend_entry_is_drawn(made: str, drawings: Dr
                 assert not any(box.overlaps(other) for other in boxes), (key, text.get_text())
                 boxes.append(box)
         for handle in legend_entries(figure):
-            shown = (handle.get_marker(), handle.get_markerfacecolor() == "white")
-            hollow = any(mark[1] for mark in drawn_marks(figure))
-            assert shown in drawn_marks(figure) or (shown[1] and hollow), (key, handle.get_label())
+            mark = (handle.get_marker(), handle.get_markerfacecolor() == "white")
+            hollow = any(other[1] for other in drawn_marks(figure))
+            assert mark in drawn_marks(figure) or (mark[1] and hollow), (key, handle.get_label())
 
 
 def test_a_single_seed_is_not_called_exact(drawings: Drawer) -> None:

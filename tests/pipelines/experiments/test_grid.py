@@ -164,18 +164,18 @@ BLOCK = ("comparisons", "some", "blocks", 1)
 
 
 @pytest.mark.parametrize(
-    ("grid", "said"),
+    ("grid", "message"),
     [
         ([], "JSON object"),
         (changed("format", to="other"), "abacus-study-grid"),
         (changed("version", to=2), "version 2"),
         (changed("comparisons", to={}), "at least one"),
         (changed("comparison", to={}), "'comparison'"),
-        (changed("comparisons", "some", to=3), '"some" must be a JSON object'),
-        (changed("comparisons", "some", "seeds", to=0), '"seeds" is 0'),
-        (changed("comparisons", "some", "seeds", to=True), '"seeds" is True'),
-        (changed("comparisons", "some", "steps", to=-1), '"steps" is -1'),
-        (changed("comparisons", "some", "steps", to=0), 'needs "steps"'),
+        (changed("comparisons", "some", to=3), 'comparison "some": it must be a JSON object'),
+        (changed("comparisons", "some", "seeds", to=0), "seeds=0"),
+        (changed("comparisons", "some", "seeds", to=True), "seeds=True"),
+        (changed("comparisons", "some", "steps", to=-1), "steps=-1"),
+        (changed("comparisons", "some", "steps", to=0), "needs steps"),
         (changed("comparisons", "some", "seed", to=1), "'seed'"),
         (changed("comparisons", "some", "blocks", to=[]), "list of at least one"),
         (changed("comparisons", "some", "settings", to={"reward": "dense"}), "'reward'"),
@@ -184,26 +184,27 @@ BLOCK = ("comparisons", "some", "blocks", 1)
         (changed("comparisons", "some", "settings", to={"n_envs": 1.5}), "n_envs=1.5"),
         (changed("comparisons", "some", "settings", to={"eval_freq": None}), "eval_freq=None"),
         (changed("comparisons", "some", "settings", to={"start": 3.5}), "start=3.5"),
-        (changed("comparisons", "some", "blocks", 2, "labels", to=[0]), '"labels" is 0'),
+        (changed("comparisons", "some", "blocks", 2, "labels", to=[0]), "labels=0"),
         (changed(*BLOCK, "settings", to={"reward": "dense"}), "'reward'"),
         (changed(*BLOCK, "arm", to="sarsa"), "'sarsa'"),
-        (changed(*BLOCK, "demonstrations", to=[-1]), '"demonstrations" is -1'),
-        (changed(*BLOCK, "demonstrations", to=[10**6]), "0 to 50000"),
+        (changed(*BLOCK, "demonstrations", to=[-1]), "demonstrations=-1"),
+        (changed(*BLOCK, "demonstrations", to=[10**6]), "from 0 to 50000"),
         (changed(*BLOCK, "demonstrations", to=10), "list of at least one"),
         (changed(*BLOCK, "reward", to=["dense", "denser"]), "'denser'"),
-        (changed(*BLOCK, "reward", to=[1]), "give names"),
-        (changed(*BLOCK, "labels", to=[10]), '"labels" is not for arm "ppo"'),
+        (changed(*BLOCK, "reward", to=[1]), "reward=1"),
+        (changed(*BLOCK, "reward", to=[{}]), "reward={}"),
+        (changed(*BLOCK, "labels", to=[10]), "labels is not for arm ppo"),
         (changed(*BLOCK, "operations", to=["multiply"]), "'multiply'"),
-        (changed("comparisons", "some", "blocks", 0, "demonstrations", to=[0]), "1 to 50000"),
+        (changed("comparisons", "some", "blocks", 0, "demonstrations", to=[0]), "from 1 to 50000"),
         (changed(*BLOCK, "operations", to="both"), "list of at least one"),
     ],
 )
-def test_a_malformed_grid_is_refused_in_one_line(grid: Any, said: str, tmp_path: Path) -> None:
+def test_a_malformed_grid_is_refused_in_one_line(grid: Any, message: str, tmp_path: Path) -> None:
     file = tmp_path / "grid.json"
     file.write_text(json.dumps(grid))
     with pytest.raises(ValueError, match=r"grid\.json") as error:
         Grid.load(file)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

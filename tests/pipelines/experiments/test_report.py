@@ -35,8 +35,8 @@ def test_the_page_shows_the_figures_and_its_command(report: list[Path]) -> None:
     folder = report[0].parent
     page = (folder / TABLES_FILE).read_text()
     assert f"`{COMMAND}`" in page
-    shown = set(re.findall(r"\]\(([^)]+)\)", page))
-    assert shown == {path.name for path in report if path.suffix == ".png"}
+    images = set(re.findall(r"\]\(([^)]+)\)", page))
+    assert images == {path.name for path in report if path.suffix == ".png"}
     headings = re.findall("^## (.+)$", page, re.MULTILINE)
     assert len(headings) == len(set(headings)) >= 7
     assert str(folder) not in page

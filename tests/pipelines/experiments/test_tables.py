@@ -1,4 +1,4 @@
-"""The study's tables: the right numbers in the right cells, and gaps shown."""
+"""The study's tables: the right numbers in the right cells, and gaps visible."""
 
 from __future__ import annotations
 
