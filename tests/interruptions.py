@@ -1,0 +1,165 @@
+"""Interrupt a job at each of its file operations: by a kill, or by an error such as a full disk.
+
+Operations are counted where they touch a watched folder: opening a file for writing, renaming,
+removing, creating a folder (audit events of the interpreter), and every fsync. A kill leaves the
+folder as it was before the operation, so `folder_states` copies the folder before each operation
+of one run instead of running the job once per kill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+Job = Callable[[], object]
+
+#: Audit events that change a folder.
+_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+#: Exit status of a child whose job raised an exception.
+RAISED = 70
+
+#: What to do before an operation; audit hooks cannot be removed, so one hook serves all tests.
+_observer: Callable[[], None] | None = None
+_watched = ""
+_installed = False
+
+
+@contextmanager
+def before_operations(folder: Path, observer: Callable[[], None]) -> Iterator[None]:
+    """Call `observer` before each file operation below a folder."""
+    global _observer, _watched
+    _install()
+    _observer, _watched = observer, str(folder)
+    try:
+        yield
+    finally:
+        _observer = None
+
+
+def _install() -> None:
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    sys.addaudithook(_audit)
+    fsync = os.fsync
+
+    def observed_fsync(fd: Any) -> None:
+        number = fd if isinstance(fd, int) else fd.fileno()
+        _observe([Path(f"/proc/self/fd/{number}").resolve()])
+        fsync(fd)
+
+    os.fsync = observed_fsync
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _observer is None:
+        return
+    if event == "open":
+        path, mode, flags = arguments
+        writes = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+        if writes or (isinstance(mode, str) and any(letter in mode for letter in "wax+")):
+            _observe([path])
+    elif event in _CHANGES:
+        _observe(list(arguments[:2]))
+
+
+def _observe(paths: list[Any]) -> None:
+    global _observer
+    observer = _observer
+    if observer is None or not any(
+        os.fsdecode(path).startswith(_watched)
+        for path in paths
+        if isinstance(path, str | bytes | os.PathLike)
+    ):
+        return
+    # What the observer itself does to files is not an operation of the job.
+    _observer = None
+    try:
+        observer()
+    finally:
+        _observer = observer
+
+
+def folder_states(job: Job, folder: Path, copies: Path) -> tuple[list[Path], int]:
+    """Run a job; return a copy of each distinct state in which a kill can leave its folder.
+
+    Returns:
+        The copies, in order of time, and the number of file operations.
+    """
+    states: dict[str, Path] = {}
+    count = 0
+
+    def copy() -> None:
+        nonlocal count
+        count += 1
+        digest = content_digest(folder)
+        if digest not in states:
+            states[digest] = copies / f"{count:05}"
+            if folder.exists():
+                shutil.copytree(folder, states[digest])
+            else:
+                states[digest].mkdir(parents=True)
+
+    with before_operations(folder, copy):
+        job()
+    return list(states.values()), count
+
+
+def content_digest(folder: Path) -> str:
+    """Return a digest of the names and contents below a folder; temporary names are equal."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.name.endswith(".lock"):
+            continue
+        temporary = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        name = "temporary" if temporary else str(path.relative_to(folder))
+        digest.update(f"{name}\0{path.is_dir()}\0".encode())
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def failing_at(job: Job, folder: Path, at: int, number: int) -> int:
+    """Run a job in a forked child whose `at`-th file operation fails; return its exit status."""
+
+    def fail() -> None:
+        nonlocal at
+        at -= 1
+        if at == 0:
+            raise OSError(number, os.strerror(number))
+
+    def run() -> object:
+        with before_operations(folder, fail):
+            return job()
+
+    return in_child(run)
+
+
+def in_child(job: Job) -> int:
+    """Run a job in a forked child; return its exit status, `RAISED` if it raised an exception."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        status = RAISED
+        try:
+            result = job()
+            status = result if isinstance(result, int) else 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else RAISED
+        finally:
+            if status == RAISED:
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
