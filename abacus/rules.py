@@ -196,16 +196,6 @@ class AbacusConfig:
         return self.base + 2
 
     @property
-    def plus(self) -> int:
-        """The symbol of an addition."""
-        return self.base
-
-    @property
-    def minus(self) -> int:
-        """The symbol of a subtraction."""
-        return self.base + 1
-
-    @property
     def frame_shape(self) -> tuple[int, int, int]:
         """Shape (planes, columns, rows) of a frame; row 0 holds the encoding and the signpost."""
         return (WINDOW_PLANES, WINDOW_COLUMNS, self.base + 1)

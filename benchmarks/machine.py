@@ -1,4 +1,4 @@
-"""The machine that a timing was taken on, in a line: without it a figure says little."""
+"""A description of the machine, printed with every timing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine() -> str:
-    """Processor, cores, and how busy they are with other work."""
+    """Return the processor, the number of cores and the current load, in one line."""
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     return f"{_processor()}, {os.cpu_count()} cores, load over 1, 5 and 15 minutes {load}"
 

@@ -1,12 +1,12 @@
-"""Times the world: many abaci in one process, one abacus, the ways to reach them, and start-up.
+"""Time the environments: batches, single abaci, the interfaces to both, and start-up.
 
-All of them replay the same random legal actions from the same seeds, drawn beforehand, on one core.
-Everything is run several times, in pieces of about a millisecond. `core` counts the processor's
-time, and of every piece the fastest: what the core can do when nothing else wants it. `clock` is
-the median run by the clock, with whatever else the machine did. Ratios compare the first.
+All of them replay the same random legal actions, drawn beforehand from the same seeds, on one core.
+Every measurement is repeated, in pieces of about a millisecond. `core` is processor time, with the
+fastest repetition of every piece: the speed without other load. `clock` is the wall-clock time of
+the median repetition, with the load of the machine. Ratios compare `core`.
 """
 
-# numba types the compiled functions from the arguments that they meet.
+# numba infers the types of compiled functions from their arguments.
 # mypy: allow-untyped-defs, allow-untyped-decorators
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ Actions = npt.NDArray[np.int64]
 class Options:
     """The command line."""
 
-    repeats: int = option(15, "how often everything is run, of which the best times count")
-    steps: int = option(100, "steps of every abacus in a run")
+    repeats: int = option(15, "repetitions of every measurement; the best times count")
+    steps: int = option(100, "steps of every abacus in a repetition")
     startup: bool = option(True, "also time importing and compiling, in new processes")
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Steps a second of the processor's time, at best, and by the clock, in the median run."""
+    """Steps per second: of processor time, at best, and of wall-clock time, in the median run."""
 
     core: float
     clock: float
@@ -59,7 +59,7 @@ class Rates:
 
 @compiled
 def _choose(masks, streams, actions):
-    """A legal action for every abacus, each with the same chance; no branch to mispredict."""
+    """Draw a uniform legal action for every abacus, without branches."""
     for i in range(len(actions)):
         count = 0
         for action in range(masks.shape[1]):
@@ -73,7 +73,7 @@ def _choose(masks, streams, actions):
 
 
 def random_legal_actions(num_envs: int, steps: int) -> Actions:
-    """(steps, num_envs): legal in abaci with the seeds from 0 on that start anew when they end."""
+    """Return (steps, num_envs) random legal actions for a batch with seed 0."""
     batch = AbacusBatch(AbacusConfig(), num_envs)
     batch.reset(0)
     streams = np.zeros(1, kernel.SCALARS)
@@ -87,9 +87,9 @@ def random_legal_actions(num_envs: int, steps: int) -> Actions:
 def rates(
     start: Callable[[], object], pieces: Sequence[Callable[[], object]], steps: int, repeats: int
 ) -> Rates:
-    """`steps` is the number of all pieces together; the first run, which may compile, is left out.
+    """Time pieces that take `steps` steps together.
 
-    What `start` does is not timed.
+    `start` is not timed, and the first repetition, which may compile, is discarded.
     """
     core, clock = np.zeros((repeats + 1, len(pieces))), np.zeros(repeats + 1)
     for turn in range(repeats + 1):
@@ -104,6 +104,7 @@ def rates(
 
 
 def batched(options: Options, num_envs: int) -> Rates:
+    """Time a batch."""
     batch = AbacusBatch(AbacusConfig(), num_envs)
     actions = random_legal_actions(num_envs, options.steps)
     pieces = [partial(batch.step, row) for row in actions]
@@ -111,7 +112,7 @@ def batched(options: Options, num_envs: int) -> Rates:
 
 
 def choosing(options: Options) -> Rates:
-    """The drawing of actions alone, from the masks that a run meets."""
+    """Time the drawing of actions from the masks of a run."""
     batch = AbacusBatch(AbacusConfig(), LARGE)
     streams = np.zeros(1, kernel.SCALARS)
     masks = []
@@ -125,6 +126,7 @@ def choosing(options: Options) -> Rates:
 
 
 def stable_baselines(options: Options, env: VecEnv) -> Rates:
+    """Time a Stable-Baselines3 environment."""
     actions = random_legal_actions(env.num_envs, options.steps)
 
     def start() -> None:
@@ -136,6 +138,7 @@ def stable_baselines(options: Options, env: VecEnv) -> Rates:
 
 
 def gymnasium_vector(options: Options, num_envs: int, copy: bool) -> Rates:
+    """Time the Gymnasium vector environment."""
     env = AbacusVectorEnv(num_envs, copy=copy)
     actions = random_legal_actions(num_envs, options.steps)
     pieces = [partial(env.step, row) for row in actions]
@@ -143,7 +146,7 @@ def gymnasium_vector(options: Options, num_envs: int, copy: bool) -> Rates:
 
 
 def single(options: Options) -> Rates:
-    """Through `gymnasium.make`, with a reset after every end."""
+    """Time a single environment from `gymnasium.make`, with a reset after every end."""
     env = gymnasium.make("Abacus-v0")
     actions = random_legal_actions(1, 50 * options.steps)[:, 0].tolist()
     chunks = [actions[k : k + 100] for k in range(0, len(actions), 100)]
@@ -159,6 +162,7 @@ def single(options: Options) -> Rates:
 
 
 def slow_reference(options: Options) -> Rates:
+    """Time the slow implementation of the tests."""
     slow = SlowAbacus(AbacusConfig())
     actions = random_legal_actions(1, 10 * options.steps)[:, 0].tolist()
 
@@ -173,19 +177,20 @@ def slow_reference(options: Options) -> Rates:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a step writes, and how fast as much memory can be filled."""
+    """The memory that a step writes, and the speed at which memory can be filled."""
 
-    bytes_a_step: float
+    bytes_per_step: float
     ended: float
-    bytes_a_second: float
+    bytes_per_second: float
 
     @property
     def limit(self) -> float:
-        return self.bytes_a_second / self.bytes_a_step
+        """Steps per second if writing memory took all the time."""
+        return self.bytes_per_second / self.bytes_per_step
 
 
 def traffic(options: Options) -> Traffic:
-    """In the run of random legal actions with the large batch."""
+    """Measure the memory traffic of the large batch."""
     batch = AbacusBatch(AbacusConfig(), LARGE)
     batch.reset(0)
     ended = 0
@@ -200,14 +205,14 @@ def traffic(options: Options) -> Traffic:
 
 
 def filling(size: int, options: Options) -> float:
-    """Bytes a second at which memory of this size is filled again and again."""
+    """Return the bytes per second at which a block of this size is filled repeatedly."""
     block = np.zeros(size, np.uint8)
     return rates(lambda: None, [lambda: block.fill(1)] * 20, 20 * size, options.repeats).core
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """By the clock, and of the processor alone."""
+    """Wall-clock time and processor time."""
 
     clock: float
     processor: float
@@ -233,7 +238,7 @@ print(time.perf_counter() - clock, time.process_time() - processor)
 
 
 def in_new_process(code: str, cache: str) -> Seconds:
-    """How long code takes in a new process that keeps machine code in the folder given."""
+    """Time code in a new process whose compilation cache is the folder `cache`."""
     done = subprocess.run(
         [sys.executable, "-c", TIMED.format(code=code)],
         env=os.environ | {"NUMBA_CACHE_DIR": cache},
@@ -264,24 +269,24 @@ def show_batch(options: Options) -> Rates:
     both = Rates(
         1 / (1 / measured.core + 1 / drawn.core), 1 / (1 / measured.clock + 1 / drawn.clock)
     )
-    show_rates("  with the drawing of the actions", both)
+    show_rates("  and drawing the actions", both)
     written = traffic(options)
     show(
-        "  bytes written a step",
-        f"{written.bytes_a_step:,.0f}",
-        f"{written.ended:.0%} of the actions end an episode, which starts anew",
+        "  bytes written per step",
+        f"{written.bytes_per_step:,.0f}",
+        f"{written.ended:.0%} of the actions end an episode",
     )
     show(
-        "  limit: such bytes filled, steps/s",
+        "  limit by filling memory, steps/s",
         f"{written.limit:>12,.0f}{'':12}",
-        f"{written.bytes_a_second / 1e9:.0f} GB/s; the batch comes to "
+        f"{written.bytes_per_second / 1e9:.0f} GB/s; the batch reaches "
         f"{measured.core / written.limit:.0%} of it",
     )
     return measured
 
 
-def show_faces(options: Options) -> Rates:
-    """Returns the rate of SB3's face at the small size."""
+def show_interfaces(options: Options) -> Rates:
+    """Print the rates of the interfaces; return that of the small Stable-Baselines3 VecEnv."""
     show_rates(f"batch of {SMALL}", batched(options, SMALL))
     small = stable_baselines(options, AbacusVecEnv(SMALL))
     show_rates(f"SB3 VecEnv of {SMALL}", small)
@@ -312,24 +317,24 @@ def show_startup() -> None:
     with tempfile.TemporaryDirectory() as cache:
         show("import abacus", str(best_in_new_processes(IMPORT, cache)), "target 1 s")
         show("first use, with compiling", str(in_new_process(FIRST_USE, cache)), "target 20 s")
-        show("first use, compiled before", str(best_in_new_processes(FIRST_USE, cache)))
+        show("first use, compiled already", str(best_in_new_processes(FIRST_USE, cache)))
 
 
 def main(options: Options) -> int:
-    """Prints the table."""
+    """Print the table."""
     print(machine())
     show("random legal actions, steps/s", f"{'core':>12}{'clock':>12}")
     large = show_batch(options)
-    faces = show_faces(options)
+    interfaces = show_interfaces(options)
     one = single(options)
     show_rates("single, through gymnasium.make", one, "target 30,000")
     dummy = stable_baselines(options, DummyVecEnv([AbacusEnv] * SMALL))
     show_rates(f"SB3 DummyVecEnv of {SMALL} singles", dummy)
     slow = slow_reference(options)
-    show_rates("slow re-implementation of the tests", slow)
-    show(f"batch of {LARGE:,} to slow re-implementation", f"{large.core / slow.core:,.0f} x")
-    show("single to slow re-implementation", f"{one.core / slow.core:,.1f} x")
-    show(f"SB3 VecEnv to DummyVecEnv of {SMALL}", f"{faces.core / dummy.core:,.0f} x")
+    show_rates("slow reference of the tests", slow)
+    show(f"batch of {LARGE:,} to slow reference", f"{large.core / slow.core:,.0f} x")
+    show("single to slow reference", f"{one.core / slow.core:,.1f} x")
+    show(f"SB3 VecEnv to DummyVecEnv of {SMALL}", f"{interfaces.core / dummy.core:,.0f} x")
     show_pictures()
     if options.startup:
         show_startup()
