@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,13 +20,13 @@ import torch
 
 from abacus.rules import AbacusConfig
 from oracle.exact.certificate import certify, digest_of
-from oracle.files import lock
+from oracle.files import lock, publish
 from pipelines.experiments.records import SCORING_VERSION, Arm, Cell, CurvePoint, Record, Score
 from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.dagger import run_dagger
 from pipelines.learning.dqn import DqnResult, run_dqn
 from pipelines.learning.policy import AbacusPolicy
-from pipelines.learning.policy_files import RUN_POLICIES, load_policy
+from pipelines.learning.policy_files import load_policy
 from pipelines.learning.run import TUNING, Training, TrainingResult
 from pipelines.learning.run_folder import CHECKPOINT, RunFolder
 from pipelines.learning.settings import FLAGS, PpoSettings, Settings, resolve
@@ -107,17 +106,21 @@ def cloned_run(settings: Settings, clones: Path) -> Path:
     path = clones / hashlib.sha256(alone.to_json().encode()).hexdigest()[:16]
     if path.is_dir():
         return path
-    clones.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=clones, prefix=".cloning-") as scratch:
-        run = RunFolder.create(Path(scratch) / "run", alone, COMMAND)
-        Training(run, _silent).run()
-        try:
-            run.path.rename(path)
-        except OSError:
-            # Another worker was faster; its clone is the same.
-            if not path.is_dir():
-                raise
+    # Of several workers that need the clone, the first trains it and the others wait.
+    with lock(path.with_name(f".{path.name}.lock")):
+        if not path.is_dir():
+            unfinished = path.with_name(f".cloning-{path.name}")
+            Training(_open_or_create(unfinished, alone), _silent).run()
+            publish(unfinished, path)
     return path
+
+
+def _open_or_create(path: Path, settings: Settings) -> RunFolder:
+    """Return the run folder at a path, a new one if there is no checkpoint to resume from."""
+    if (path / CHECKPOINT).is_file():
+        return RunFolder(path, settings)
+    shutil.rmtree(path, ignore_errors=True)
+    return RunFolder.create(path, settings, COMMAND)
 
 
 def _cloning_alone(settings: Settings) -> Settings:
@@ -136,13 +139,11 @@ def _cloning_alone(settings: Settings) -> Settings:
 def branch(settings: Settings, cloned: Path, path: Path) -> RunFolder:
     """Make a run that has cloned already, and continues with PPO."""
     run = RunFolder.create(path, settings, COMMAND)
-    for name in RUN_POLICIES:
-        shutil.copytree(cloned / name, path / name)
-    for log in cloned.glob("*.csv"):
-        shutil.copy(log, path)
-    state = RunFolder(cloned, settings).load_checkpoint()
+    source = RunFolder(cloned, settings)
+    state = source.load_checkpoint()
     if state is None:
         raise ValueError(f"{cloned / CHECKPOINT} is missing: remove that folder")
+    run.rows = source.rows
     run.save_checkpoint({**state, "stage": TUNING})
     return run
 
@@ -164,14 +165,11 @@ def _run_ppo(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) ->
     path = work.run(cell)
     # A worker that a cluster lost may still run the cell: wait for it, then resume.
     with lock(work.lock(cell)):
-        if (path / CHECKPOINT).is_file():
-            run = RunFolder(path, settings)
-        else:
+        if cell.demonstrations and not (path / CHECKPOINT).is_file():
             shutil.rmtree(path, ignore_errors=True)
-            if cell.demonstrations:
-                run = branch(settings, cloned_run(settings, work.clones), path)
-            else:
-                run = RunFolder.create(path, settings, COMMAND)
+            run = branch(settings, cloned_run(settings, work.clones), path)
+        else:
+            run = _open_or_create(path, settings)
         result = Training(run, _silent).run()
         return Record(
             cell=cell,

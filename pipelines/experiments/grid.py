@@ -36,7 +36,7 @@ _BLOCK = ("arm", "demonstrations", "labels", "reward", "operations", "settings")
 #: Flags that the grid sets itself, and flags that are the same in all runs.
 _FIXED = {
     *("preset", "demonstrations", "demo_operations", "reward", "operations", "seed", "demo_seed"),
-    *("n_timesteps", "start_from", "trust", "network", "base", "frames", "threads", "device"),
+    *("n_timesteps", "start_from", "network", "base", "frames", "threads", "device"),
 }
 _SETTINGS = sorted(set(FLAGS) - _FIXED)
 #: Lists of a block, and the arms that need them.
@@ -151,7 +151,8 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
             "n_timesteps": steps,
         }
     )
-    values = settings.flags() | {"scoring": SCORING}
+    # `trust` was a setting of the first records, and stays in the key of a cell.
+    values = settings.flags() | {"trust": False, "scoring": SCORING}
     # Settings of these arms that no grid changes.
     if row["arm"].startswith("dqn"):
         values["dqn"] = asdict(DqnSettings())

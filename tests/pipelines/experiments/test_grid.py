@@ -15,6 +15,7 @@ from abacus.reward import LEVELS
 from pipelines.experiments.cells import SCORING
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell
+from pipelines.experiments.store import read_store
 from pipelines.learning.settings import PRESETS
 
 STUDY = Path(__file__).parents[3] / "pipelines" / "experiments" / "grids" / "study.json"
@@ -158,6 +159,14 @@ def test_the_grid_of_the_study_is_complete() -> None:
         assert (
             len({cell.steps for cell in cells if cell.comparison == comparison and cell.steps}) <= 1
         )
+
+
+@pytest.mark.parametrize(("name", "count"), [("study", 578), ("fine_tuning", 72), ("ppo_alone", 3)])
+def test_the_committed_records_are_those_of_their_grids(name: str, count: int) -> None:
+    """A changed setting would make other cells, and a report without these records."""
+    cells = Grid.load(STUDY.with_name(f"{name}.json")).cells
+    stored = read_store(Path(__file__).parents[3] / "results" / name)
+    assert len(cells) == len(stored.records_of(cells)) == count
 
 
 BLOCK = ("comparisons", "some", "blocks", 1)
