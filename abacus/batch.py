@@ -170,9 +170,7 @@ class AbacusBatch:
             self.autoreset,
         )
         if ended < 0:
-            raise ValueError(
-                f"actions run from {actions.min()} to {actions.max()}: give 0 to {len(Action) - 1}"
-            )
+            _check_range("actions", actions, 0, len(Action) - 1)
         self._ended = ended
 
     def observation_copy(self, index: int | None = None) -> dict[str, npt.NDArray[np.float32]]:
@@ -222,13 +220,23 @@ class AbacusBatch:
         if len(operations) != len(lengths) or len(counts) != self.num_envs:
             raise ValueError(
                 f"{len(operations)} operations with {len(lengths)} lengths and {len(counts)} "
-                f"counts: give as many operations as lengths, and {self.num_envs} counts"
+                f"counts: give as many operations as lengths and {self.num_envs} counts"
             )
         if counts.sum() != len(lengths) or (counts < 1).any():
             raise ValueError(
                 f"counts sum to {counts.sum()}: give at least 1 each, {len(lengths)} in all"
             )
-        self._check_operands(starts, digits, lengths, operations)
+        _check_range("starts", starts, 0, self.config.base - 1)
+        _check_range("digits", digits, 0, self.config.base - 1)
+        _check_range("lengths", lengths, 1, longest)
+        _check_range("operations", operations, kernel.ADD, kernel.SUBTRACT)
+        padded = (lengths > 1) & (digits[np.arange(len(lengths)), lengths - 1] == 0)
+        if padded.any():
+            row = int(padded.argmax())
+            raise ValueError(
+                f"digits[{row}] has a leading 0 at length {lengths[row]}: give operands without, "
+                "or length 1 for the operand 0"
+            )
         self.rules["start_random"] = False
         self.program = kernel.Program(
             np.array(starts, np.uint8, order="C"),
@@ -239,37 +247,6 @@ class AbacusBatch:
         scalars["start_row"] = self._all
         scalars["program_first"] = np.cumsum(counts) - counts
         scalars["program_count"] = counts
-
-    def _check_operands(
-        self,
-        starts: npt.NDArray[np.uint8],
-        digits: npt.NDArray[np.uint8],
-        lengths: npt.NDArray[np.int32],
-        operations: npt.NDArray[np.int32],
-    ) -> None:
-        longest, base = self.config.longest_operand, self.config.base
-        if lengths.min() < 1 or lengths.max() > longest:
-            raise ValueError(
-                f"lengths run from {lengths.min()} to {lengths.max()}: give 1 to {longest}"
-            )
-        for name, values in (("starts", starts), ("digits", digits)):
-            if values.min() < 0 or values.max() >= base:
-                raise ValueError(
-                    f"{name} run from {values.min()} to {values.max()}: give 0 to {base - 1}, the "
-                    f"digits of base {base}"
-                )
-        padded = (lengths > 1) & (digits[np.arange(len(lengths)), lengths - 1] == 0)
-        if padded.any():
-            row = int(padded.argmax())
-            raise ValueError(
-                f"digits[{row}] has a leading 0 at length {lengths[row]}: give operands without, "
-                "or the length 1 for a lone 0"
-            )
-        if not np.isin(operations, (kernel.ADD, kernel.SUBTRACT)).all():
-            raise ValueError(
-                f"operations run from {operations.min()} to {operations.max()}: give 0 (add) or 1 "
-                "(subtract)"
-            )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays without the views on them, for copies and pickles."""
@@ -352,6 +329,13 @@ def program_arrays(
         digits[row, : len(numeral)] = numeral
         headers[row] = len(numeral), kernel.ADD if operation.sign > 0 else kernel.SUBTRACT
     return digits, headers
+
+
+def _check_range(name: str, values: npt.NDArray[np.integer], low: int, high: int) -> None:
+    if values.min() < low or values.max() > high:
+        raise ValueError(
+            f"{name} range from {values.min()} to {values.max()}: give {low} to {high}"
+        )
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
