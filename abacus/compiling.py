@@ -3,14 +3,15 @@
 numba caches machine code on disk and compiles again when the function's own file changes. But
 machine code also contains functions and constants of other files: after a change there, the cache
 would still hold the old rules, or refer to a class that no longer exists. The names of the cache
-files therefore contain a fingerprint of the kernel with everything that it imports, and of the
-files of compiled code in the function's own package. Files with an older fingerprint are never
-read; `make clean` removes them.
+files therefore contain a fingerprint of the kernel with everything that it imports, of the files of
+compiled code in the function's own package, and of those that they import from other packages.
+Files with an older fingerprint are never read; `make clean` removes them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -32,6 +33,7 @@ KERNEL_SOURCES = (
 )
 #: A file of another package that contains one of these has compiled code.
 _MARKS = (b"abacus.compiling", b"abacus.kernel", b"njit")
+_IMPORT = re.compile(rb"^from ([\w.]+) import", re.MULTILINE)
 
 
 def compiled_with(**options: Any) -> Callable[[Any], Any]:
@@ -61,12 +63,23 @@ def _fingerprint(package: str) -> str:
     here = Path(__file__).parent
     sources = [(here / f"{name}.py").read_bytes() for name in KERNEL_SOURCES]
     if package != __name__.partition(".")[0]:
-        others = [path.read_bytes() for path in _files(package)]
-        sources += [source for source in others if any(mark in source for mark in _MARKS)]
+        sources += _compiled_sources(package).values()
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:12]
 
 
-def _files(package: str) -> list[Path]:
-    """Return a package's files; none for a script or a single module, which numba tracks."""
-    folders = getattr(sys.modules.get(package), "__path__", ())
-    return sorted(path for folder in folders for path in Path(folder).rglob("*.py"))
+def _compiled_sources(package: str) -> dict[Path, bytes]:
+    """Return the files of compiled code of a package, and those that they import from others."""
+    found: dict[Path, bytes] = {}
+    # A script or a single module has no folders; numba tracks its file.
+    folders = [Path(folder) for folder in getattr(sys.modules.get(package), "__path__", ())]
+    left = [path for folder in folders for path in folder.rglob("*.py")]
+    while left:
+        path = left.pop()
+        source = path.read_bytes()
+        if path in found or not any(mark in source for mark in _MARKS):
+            continue
+        found[path] = source
+        for name in _IMPORT.findall(source):
+            file = Path(*name.decode().split(".")).with_suffix(".py")
+            left += [path for folder in folders if (path := folder.parent / file).is_file()]
+    return dict(sorted(found.items()))

@@ -31,9 +31,9 @@ def use(number):
 """
 
 
-def answer(folder: Path) -> int:
+def answer(folder: Path, package: str = "world") -> int:
     """Return the result of `use` in a new process that shares the cache folder."""
-    code = "from world.user import use; print(use(1))"
+    code = f"from {package}.user import use; print(use(1))"
     environment = os.environ | {
         "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
         "NUMBA_CACHE_DIR": str(folder / "cache"),
@@ -61,6 +61,18 @@ def test_a_change_in_another_file_recompiles(
         (package / "rule.py").write_text(RULE.format(compiled=compiled, amount=amount))
         given.append(answer(tmp_path))
     assert given == answers
+
+
+def test_a_change_in_another_package_recompiles(tmp_path: Path) -> None:
+    for package in ("world", "jobs"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "jobs" / "user.py").write_text(USER.format(compiled=OURS))
+    given = []
+    for amount in (1, 2):
+        (tmp_path / "world" / "rule.py").write_text(RULE.format(compiled=OURS, amount=amount))
+        given.append(answer(tmp_path, "jobs"))
+    assert given == [2, 3]
 
 
 def test_unchanged_sources_use_the_cache(tmp_path: Path) -> None:
