@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +30,7 @@ from abacus.observation import observation_space
 from abacus.rules import AbacusConfig
 from oracle.demos import Demonstrations, Recipe
 from oracle.demos.statistics import random_return
-from oracle.files import atomic_path
+from oracle.files import atomic_path, atomic_write
 from pipelines.job.command_line import argument, option, relative_path, run
 
 if TYPE_CHECKING:
@@ -129,12 +130,15 @@ def export_d4rl(demonstrations: Demonstrations, path: Path) -> None:
         "infos/expert_action": columns["action"].astype(np.int64),
         "infos/action_mask": demonstrations.masks(),
     }
-    with atomic_path(path) as temporary, h5py.File(str(temporary), "w") as file:
+    # In memory: the HDF5 library does not survive every error of a write, as on a full disk.
+    image: Any = BytesIO()
+    with h5py.File(image, "w") as file:
         for name, array in arrays.items():
             file.create_dataset(name, data=array, compression="gzip", compression_opts=1)
         _write_observations(file, demonstrations)
         file["metadata/algorithm"] = _algorithm(recipe)
         file["metadata/config"] = json.dumps(recipe.config.to_dict())
+    atomic_write(path, lambda target: target.write(image.getbuffer()))
 
 
 def _write_observations(file: h5py.File, demonstrations: Demonstrations) -> None:

@@ -3,7 +3,7 @@
 Operations are counted where they touch a watched folder: opening a file for writing, renaming,
 removing, creating a folder (audit events of the interpreter), and every fsync. A kill leaves the
 folder as it was before the operation, so `folder_states` copies the folder before each operation
-of one run instead of running the job once per kill.
+of one run instead of running the job once per kill. `small_disk` is a disk that gets full.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Job = Callable[[], object]
 
@@ -28,6 +31,8 @@ RAISED = 70
 #: What to do before an operation; audit hooks cannot be removed, so one hook serves all tests.
 _observer: Callable[[], None] | None = None
 _watched = ""
+#: The file that is about to be flushed, None before other operations.
+_flushed: Path | None = None
 _installed = False
 
 
@@ -52,8 +57,13 @@ def _install() -> None:
     fsync = os.fsync
 
     def observed_fsync(fd: Any) -> None:
+        global _flushed
         number = fd if isinstance(fd, int) else fd.fileno()
-        _observe([Path(f"/proc/self/fd/{number}").resolve()])
+        _flushed = Path(f"/proc/self/fd/{number}").resolve()
+        try:
+            _observe([_flushed])
+        finally:
+            _flushed = None
         fsync(fd)
 
     os.fsync = observed_fsync
@@ -68,7 +78,12 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         if writes or (isinstance(mode, str) and any(letter in mode for letter in "wax+")):
             _observe([path])
     elif event in _CHANGES:
-        _observe(list(arguments[:2]))
+        paths = [path for path in arguments[:2] if not isinstance(path, int)]
+        # `shutil.rmtree` removes entries of an open folder, by their names alone.
+        folder = arguments[-1]
+        if isinstance(folder, int) and folder >= 0 and event in {"os.remove", "os.rmdir"}:
+            paths = [Path(f"/proc/self/fd/{folder}").resolve() / os.fsdecode(paths[0])]
+        _observe(paths)
 
 
 def _observe(paths: list[Any]) -> None:
@@ -88,8 +103,17 @@ def _observe(paths: list[Any]) -> None:
         _observer = observer
 
 
-def folder_states(job: Job, folder: Path, copies: Path) -> tuple[list[Path], int]:
+def folder_states(
+    job: Job, folder: Path, copies: Path, cut: bool = False
+) -> tuple[list[Path], int]:
     """Run a job; return a copy of each distinct state in which a kill can leave its folder.
+
+    Args:
+        job: the job to run.
+        folder: the folder that it changes.
+        copies: a folder for the copies.
+        cut: whether to copy also the states in which a file that is not yet flushed is cut in half,
+            as by a kill within a write or a power failure.
 
     Returns:
         The copies, in order of time, and the number of file operations.
@@ -100,13 +124,23 @@ def folder_states(job: Job, folder: Path, copies: Path) -> tuple[list[Path], int
     def copy() -> None:
         nonlocal count
         count += 1
-        digest = content_digest(folder)
-        if digest not in states:
-            states[digest] = copies / f"{count:05}"
-            if folder.exists():
-                shutil.copytree(folder, states[digest])
-            else:
-                states[digest].mkdir(parents=True)
+        state = copies / f"{count:05}"
+        if folder.exists():
+            shutil.copytree(folder, state)
+        else:
+            state.mkdir(parents=True)
+        add(state)
+        if cut and _flushed is not None and _flushed.is_file():
+            state = copies / f"{count:05}-cut"
+            shutil.copytree(folder, state)
+            os.truncate(
+                state / _flushed.relative_to(folder.resolve()), _flushed.stat().st_size // 2
+            )
+            add(state)
+
+    def add(state: Path) -> None:
+        if states.setdefault(content_digest(state), state) != state:
+            shutil.rmtree(state)
 
     with before_operations(folder, copy):
         job()
@@ -141,6 +175,27 @@ def failing_at(job: Job, folder: Path, at: int, number: int) -> int:
             return job()
 
     return in_child(run)
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Callable[[str], None]]:
+    """Mount a disk of `size` bytes at a folder, which needs root; else skip the test.
+
+    Yields:
+        A function that mounts it again with other options, such as "size=10m" or "ro".
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def mount(options: str) -> int:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    if shutil.which("mount") is None or mount(f"size={size}") != 0:
+        pytest.skip("a small disk can be mounted by root only")
+    try:
+        yield lambda options: None if mount(f"remount,{options}") == 0 else pytest.fail(options)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=True)
 
 
 def in_child(job: Job) -> int:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from oracle.demos.recipe import Recipe, episode_seeds
 from oracle.demos.recorder import Recorder
 from oracle.demos.schema import DemonstrationsError
 from oracle.demos.writer import DEFAULT_COMPRESSION, FileWriter
-from oracle.files import lock, publish
+from oracle.files import followed, is_special, lock, publish
 
 #: Where files are stored by default, relative to the working directory.
 FOLDER = Path("datasets")
@@ -81,16 +81,23 @@ def record_demonstrations(
         overwrite: whether to replace a file with other content.
         progress: called after each shard.
     """
-    started, target = time.perf_counter(), Path(path)
+    started, target = time.perf_counter(), followed(Path(path))
+    if is_special(target) or target.is_dir():
+        raise ValueError(f"{target} is not a regular file: give another output")
     workers = check_integer("workers", workers or os.cpu_count() or 1, 1)
     # As many episodes as make a shard's operations, but not more than the set needs.
     wanted = min(
         check_integer("operations_per_shard", operations_per_shard, 1),
         recipe.operations or operations_per_shard,
     )
+    episodes = -(-wanted // recipe.longest_episode)
+    if not overwrite and (digest := _existing_digest(target, recipe)) is not None:
+        _remove_leftovers(target, recipe, episodes)
+        return RecordedFile(target, digest, time.perf_counter() - started, existed=True)
     with _full_disk_in_one_line(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _shards_beside(target, recipe, -(-wanted // recipe.longest_episode)) as shards:
+        with _shards_beside(target, recipe, episodes) as shards:
+            # Another process may have recorded the file before this one took the lock.
             digest = None if overwrite else _existing_digest(target, recipe)
             existed = digest is not None
             if digest is None:
@@ -132,25 +139,33 @@ def _existing_digest(target: Path, recipe: Recipe) -> str | None:
 
 @contextmanager
 def _full_disk_in_one_line(target: Path) -> Iterator[None]:
-    """Turn HDF5's errors on a full disk, long and not always with a number, into one line."""
+    """Say, when the disk is full, that nothing is lost; name the target in other errors."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL_DISK and not any(
-            os.strerror(number) in str(error) for number in _FULL_DISK
-        ):
+        if error.errno is None:
             raise
-        raise OSError(
-            errno.ENOSPC,
-            "no space left on the disk; the same command resumes from the finished shards",
-            str(target),
-        ) from error
+        text = error.strerror
+        if error.errno in _FULL_DISK:
+            text = "no space left on the disk; the same command resumes from the finished shards"
+        raise OSError(error.errno, text, error.filename or str(target)) from error
+
+
+def _folder_of(target: Path) -> Path:
+    return target.with_name(target.name + _SUFFIX)
+
+
+def _remove_leftovers(target: Path, recipe: Recipe, episodes: int) -> None:
+    """Remove the shards of a recording that was killed after its file was complete, if possible."""
+    if _folder_of(target).exists():
+        with suppress(OSError, ValueError), _shards_beside(target, recipe, episodes):
+            pass
 
 
 @contextmanager
 def _shards_beside(target: Path, recipe: Recipe, episodes: int) -> Iterator[_Shards]:
     """Lock the folder of shards; afterwards remove it, or keep finished shards after an error."""
-    folder = target.with_name(target.name + _SUFFIX)
+    folder = _folder_of(target)
     finished = False
     with ExitStack() as held:
         try:

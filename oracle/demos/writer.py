@@ -6,6 +6,9 @@ file is thus refused before the HDF5 library, which is not written to withstand 
 of it.
 
 The digest is over the values of the columns, not over their compression.
+
+The file is made in memory and written with ordinary I/O: the HDF5 library does not survive every
+error of a write. Compressed, a million operations take 60 MB.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
-from io import BufferedReader
+from contextlib import contextmanager
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +58,11 @@ DEFAULT_COMPRESSION = 4
 _MAX_PENDING = 64
 
 
-def write_seal(path: Path) -> None:
-    """Seal a complete file."""
-    with path.open("r+b") as file:
-        file.seek(USER_BLOCK)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        text = f"{FORMAT_NAME} {FORMAT_VERSION}\nsha256 {digest}\n".encode()
-        file.seek(0)
-        file.write(text.ljust(USER_BLOCK, b"\n"))
+def seal_of(content: bytes | memoryview) -> bytes:
+    """Return the user block that seals the content after it."""
+    digest = hashlib.sha256(content).hexdigest()
+    text = f"{FORMAT_NAME} {FORMAT_VERSION}\nsha256 {digest}\n".encode()
+    return text.ljust(USER_BLOCK, b"\n")
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def content_digest(columns: Groups, recipe: Recipe) -> str:
 
 
 class FileWriter:
-    """Writes a demonstrations file episode by episode; `finish` completes and seals it."""
+    """Collects a demonstrations file episode by episode; `finish` completes and writes it."""
 
     def __init__(
         self,
@@ -141,10 +141,10 @@ class FileWriter:
         self._digest = ContentDigest(recipe)
         #: Rows written to each group.
         self.counts = dict.fromkeys(groups(config), 0)
-        # No other process knows this file yet, and not every file system supports locks.
-        self._file = h5py.File(
-            str(path), "w", libver=_LIBVER, userblock_size=USER_BLOCK, locking=False
-        )
+        self._image = BytesIO()
+        # Untyped: the published stubs take a path only.
+        image: Any = self._image
+        self._file = h5py.File(image, "w", libver=_LIBVER, userblock_size=USER_BLOCK)
         self._writers = [
             (group, column, _ColumnWriter(self._file, group, column, config, filters, pool))
             for group, column in every_column(config)
@@ -167,7 +167,7 @@ class FileWriter:
             self.counts[group] += len(next(iter(columns[group].values())))
 
     def finish(self, command: Sequence[str] = ()) -> str:
-        """Write pending rows, attributes and seal; return the digest of the content."""
+        """Add pending rows, attributes and seal, write the file, and return the content digest."""
         for _, _, writer in self._writers:
             writer.finish()
         digest = self._digest.hexdigest()
@@ -179,16 +179,18 @@ class FileWriter:
                 value if isinstance(value, int) else np.bytes_(json.dumps(value).encode("ascii"))
             )
         self._file.close()
-        write_seal(self._path)
+        image = self._image.getbuffer()
+        image[:USER_BLOCK] = seal_of(image[USER_BLOCK:])
+        with self._path.open("wb") as file:
+            file.write(image)
         return digest
 
     def __enter__(self) -> FileWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file, complete or not; on a full disk even that fails."""
-        with suppress(OSError, RuntimeError):
-            self._file.close()
+        """Free the memory of the file."""
+        self._file.close()
 
 
 class _Filters:

@@ -17,10 +17,10 @@ import pytest
 
 from oracle.demos import Demonstrations, Recipe
 from oracle.demos.shards import warm_up
-from oracle.demos.writer import write_seal
 from pipelines import generate_demos, inspect_demos
 from pipelines.inspect_demos import animate, steps_of
 from pipelines.job.command_line import run
+from tests.oracle.demos.hostile_files import write_seal
 from tests.oracle.demos.test_format import copy_with_change
 
 # Untyped: the published stubs take every object for a group.

@@ -16,7 +16,7 @@ from typing import Any
 import h5py as typed_h5py
 import numpy as np
 
-from oracle.demos.writer import USER_BLOCK, write_seal
+from oracle.demos.writer import USER_BLOCK, seal_of
 
 # Untyped: the published stubs cover neither links nor virtual datasets.
 h5py: Any = typed_h5py
@@ -25,6 +25,12 @@ File = Any
 Damage = Callable[[Path, Rng], None]
 
 GROUPS = ("transitions", "episodes", "operations", "tables")
+
+
+def write_seal(path: Path) -> None:
+    """Seal a file whose content was changed."""
+    content = path.read_bytes()[USER_BLOCK:]
+    path.write_bytes(seal_of(content) + content)
 
 
 def flipped_bytes(path: Path, rng: Rng) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from oracle.demos import Demonstrations, Recipe, record_demonstrations
 from oracle.demos.writer import FileWriter
+from tests.interruptions import folder_states
 from tests.oracle.demos.killable import finished_shards
 
 ROOT = Path(__file__).parents[3]
@@ -236,3 +237,44 @@ def test_a_read_only_disk_gives_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="Read-only"):
         record_demonstrations(RECIPE, tmp_path / "some.h5")
     assert not list(tmp_path.iterdir())
+
+
+SHARDS = 5
+SMALL = Recipe(operations=100, epsilon=0.05, seed=5)
+
+
+def record_small(path: Path) -> str:
+    return record_demonstrations(SMALL, path, workers=1, operations_per_shard=100 // SHARDS).digest
+
+
+def test_a_recording_killed_at_any_file_operation_resumes_to_the_same_digest(
+    tmp_path: Path,
+) -> None:
+    folder, copies = tmp_path / "recording", tmp_path / "copies"
+    folder.mkdir()
+    digest = record_demonstrations(SMALL, tmp_path / "uninterrupted.h5").digest
+    states, operations = folder_states(
+        lambda: record_small(folder / "some.h5"), folder, copies, cut=True
+    )
+    print(f"{operations} file operations, {len(states)} different states")
+    assert operations >= len(states) > 25
+    shards = {len(list(state.glob("*.shards/*.h5"))) for state in states}
+    assert shards == set(range(SHARDS + 1))
+    for state in states:
+        assert record_small(state / "some.h5") == digest
+        assert Demonstrations.open(state / "some.h5", verify=True).content_digest() == digest
+        assert [entry.name for entry in state.iterdir()] == ["some.h5"]
+
+
+def test_a_target_that_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link.h5"
+    os.mkfifo(pipe)
+    for target in (pipe, tmp_path):
+        with pytest.raises(ValueError, match="not a regular file"):
+            record_demonstrations(SMALL, target, overwrite=True)
+    assert pipe.is_fifo()
+    link.symlink_to("target.h5")
+    digest = record_small(link)
+    assert link.is_symlink()
+    assert Demonstrations.open(tmp_path / "target.h5", verify=True).content_digest() == digest
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link.h5", "pipe", "target.h5"]

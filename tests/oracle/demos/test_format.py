@@ -18,7 +18,8 @@ from abacus.rules import AbacusConfig
 from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
 from oracle.demos.replay import first_difference
 from oracle.demos.schema import every_outcome
-from oracle.demos.writer import USER_BLOCK, write_seal
+from oracle.demos.writer import USER_BLOCK
+from tests.oracle.demos.hostile_files import write_seal
 
 # Untyped: the published stubs do not cover the low-level interface.
 h5py: Any = typed_h5py
