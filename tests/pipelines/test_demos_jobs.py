@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import re
@@ -15,11 +16,12 @@ import h5py as typed_h5py
 import numpy as np
 import pytest
 
-from oracle.demos import Demonstrations, Recipe
+from oracle.demos import Demonstrations, Recipe, record_demonstrations
 from oracle.demos.shards import warm_up
 from pipelines import generate_demos, inspect_demos
 from pipelines.inspect_demos import animate, steps_of
 from pipelines.job.command_line import run
+from tests.interruptions import before_operations, failing_at, in_child, small_disk
 from tests.oracle.demos.hostile_files import write_seal
 from tests.oracle.demos.test_format import copy_with_change
 
@@ -149,6 +151,92 @@ def test_a_file_in_the_place_of_a_folder_gives_one_line(
     (tmp_path / "file").touch()
     assert generate("--output", tmp_path / "file" / "some.h5", "--n-operations", 10) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+DISK_ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
+
+
+def generate_small(path: Path) -> int:
+    flags = ("--n-operations", 60, "--shard-operations", 20, "--workers", 1)
+    return generate(*flags, "--output", path)
+
+
+@pytest.fixture(scope="module")
+def small_digest(tmp_path_factory: Any) -> str:
+    path = tmp_path_factory.mktemp("demonstrations") / "some.h5"
+    return record_demonstrations(Recipe(operations=60), path).digest
+
+
+def check_resumed(path: Path, digest: str) -> None:
+    """The same command succeeds when the disk does, and leaves nothing but the file."""
+    assert in_child(lambda: generate_small(path)) == 0
+    assert Demonstrations.open(path, verify=True).content_digest() == digest
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_an_error_of_the_disk_at_any_file_operation_gives_one_line(
+    small_digest: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    operations = 0
+
+    def count() -> None:
+        nonlocal operations
+        operations += 1
+
+    (tmp_path / "0").mkdir()
+    with before_operations(tmp_path, count):
+        generate_small(tmp_path / "0" / "some.h5")
+    assert operations > 20
+    statuses = set()
+    capfd.readouterr()
+    for at in range(1, operations + 1):
+        path = tmp_path / str(at) / "some.h5"
+        path.parent.mkdir()
+        number = DISK_ERRORS[at % len(DISK_ERRORS)]
+        status = failing_at(lambda path=path: generate_small(path), tmp_path, at, number)
+        assert status in (0, 2), at
+        assert capfd.readouterr().err.count("\n") == (status == 2), at
+        assert status == 2 or path.exists()
+        statuses.add(status)
+        check_resumed(path, small_digest)
+        capfd.readouterr()
+    assert 2 in statuses
+
+
+def test_a_disk_of_any_size_gives_one_line_and_loses_no_shards(
+    small_digest: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    statuses = []
+    for size in (4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1024):
+        path = tmp_path / str(size) / "some.h5"
+        with small_disk(path.parent, size * 1024) as remount:
+            status = in_child(lambda path=path: generate_small(path))
+            assert status in (0, 2), size
+            assert capfd.readouterr().err.count("\n") == (status == 2), size
+            assert path.exists() == (status == 0)
+            shards = list(path.parent.glob("*.shards/*.h5"))
+            statuses.append((status, len(shards)))
+            remount("size=10m")
+            assert all(Demonstrations.open(shard, verify=True) for shard in shards)
+            check_resumed(path, small_digest)
+        capfd.readouterr()
+    assert {(2, 0), (2, 1), (2, 2), (0, 0)} <= set(statuses)
+
+
+def test_the_file_in_a_read_only_folder_is_found(
+    small_digest: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "disk" / "some.h5"
+    with small_disk(path.parent, 2**20) as remount:
+        assert generate_small(path) == 0
+        remount("ro")
+        assert in_child(lambda: generate_small(path)) == 0
+        assert "the file exists already, with this content" in capfd.readouterr().out
+        status = in_child(lambda: generate("--n-operations", 61, "--output", path))
+        assert status == 2
+        error = capfd.readouterr().err
+        assert "holds other demonstrations" in error
+        assert error.count("\n") == 1
 
 
 def test_the_inspector_shows_tree_attributes_statistics_and_a_demonstration(

@@ -202,7 +202,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("bytes_allowed", [100, 60_000, 200_000])
+@pytest.mark.parametrize("bytes_allowed", [0, 1, 511, 512, 4097, 60_000, 200_000])
 def test_a_refused_write_gives_one_line(bytes_allowed: int, tmp_path: Path) -> None:
     """A limit on the size of files makes the same calls fail as a full disk."""
     assert resource.RLIMIT_FSIZE is not None
