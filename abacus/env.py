@@ -124,7 +124,8 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], np.int64]):
     steps reach the budget, and when `max_operations` operations are done, also at the submit of the
     reset. With `on_error="continue"` mistakes do not end the episode, and a wrong submit shows the
     next symbol too. `info["end"]` names the reason; if several apply, a mistake comes before
-    expression, expression before capacity, capacity before limit, limit before budget.
+    expression, expression before capacity, capacity before limit, limit before budget. After the
+    end, `step` raises `gymnasium.error.ResetNeeded`.
 
     The budget starts at `config.step_budget` (32 on ten columns) and grows by the same number with
     each right slide and each right submit on an operation symbol, before it is compared with the
@@ -200,6 +201,7 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], np.int64]):
         self.action_space = gym.spaces.Discrete(len(Action))
         self.batch = AbacusBatch(self.config, num_envs=1, autoreset=False)
         self._actions = np.zeros(1, np.int64)
+        self._ended = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -207,19 +209,23 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], np.int64]):
         """Start an episode; without a seed, the random stream continues."""
         super().reset(seed=seed)
         self.batch.reset(seed)
+        self._ended = False
         info = {"action_mask": self.action_masks(), **self._counts(End.NONE)}
         return self.batch.observation_copy(0), info
 
     def step(
         self, action: int | np.integer
     ) -> tuple[dict[str, npt.NDArray[np.float32]], float, bool, bool, dict[str, Any]]:
-        """Carry out one action."""
+        """Carry out one action; raise ResetNeeded if the episode has ended."""
+        if self._ended:
+            raise gym.error.ResetNeeded("step() was called after the end of the episode: reset()")
         # index() rejects floats, which the array would truncate.
         self._actions[0] = index(action)
         batch = self.batch
         batch.step(self._actions)
         verdict: tuple[float, int, bool, bool, bool] = batch.verdicts.item()
         reward, end, terminated, truncated, illegal = verdict
+        self._ended = terminated or truncated
         info = {
             "action_mask": self.action_masks(),
             "reward_terms": dict(zip(TERMS, batch.terms[0].tolist(), strict=True)),

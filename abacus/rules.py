@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from abacus.checks import as_integer, check_choice, check_integer, not_allowed, shorten
 from abacus.reward import LEVELS, MODULES, modules_of
-from abacus.tasks import Operation, digits_of, parse_expression
+from abacus.tasks import Operation, digit_count, parse_expression
 
 #: Columns of the window: the finger's and the one left of it.
 WINDOW_COLUMNS = 2
@@ -210,7 +210,7 @@ class AbacusConfig:
         """Number of digits of the longest possible operand."""
         if not self.program:
             return self.max_digits
-        return max(len(digits_of(operation.operand, self.base)) for operation in self.program)
+        return max(digit_count(operation.operand, self.base) for operation in self.program)
 
     @property
     def step_budget(self) -> int:

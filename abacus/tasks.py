@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -13,10 +14,10 @@ from abacus.checks import check_integer, not_allowed
 EXAMPLE = "'1234+567-89'"
 _EXPRESSION = re.compile(r"\s*[+-]?\s*[0-9]+(?:\s*[+-]\s*[0-9]+)*\s*")
 _TERM = re.compile(r"([+-]?)\s*([0-9]+)")
-#: Digits converted at once: Python refuses to convert longer decimal text.
-_DECIMAL_CHUNK = 4000
-#: Digits split off a long value at once: each division walks the whole value.
-_CHUNK_DIGITS = 9
+#: Up to this many digits a conversion is done digit by digit; longer ones are split in halves,
+#: because the time of a plain conversion grows with the square of the digits. Python refuses to
+#: convert decimal text of more than a few thousand digits at once.
+_PLAIN_DIGITS = 500
 
 
 @dataclass(frozen=True)
@@ -52,34 +53,61 @@ def parse_expression(text: str) -> tuple[Operation, ...]:
 
 
 def _int_of_decimal(text: str) -> int:
-    value = 0
-    for start in range(0, len(text), _DECIMAL_CHUNK):
-        chunk = text[start : start + _DECIMAL_CHUNK]
-        value = value * 10 ** len(chunk) + int(chunk)
-    return value
+    if len(text) <= _PLAIN_DIGITS:
+        return int(text)
+    low = len(text) // 2
+    high = _int_of_decimal(text[:-low]) * 5**low
+    return (high << low) + _int_of_decimal(text[-low:])
 
 
 def digits_of(value: int, base: int) -> list[int]:
     """Return the digits of a value, least significant first; 0 has one digit."""
     value, base = check_integer("value", value, 0), check_integer("base", base, 2)
+    # The powers base**(_PLAIN_DIGITS * 2**k) up to the value: each is the square of the one before.
+    powers = [base**_PLAIN_DIGITS]
+    while powers[-1] <= value:
+        powers.append(powers[-1] ** 2)
+    return _digits(value, base, powers[:-1]) or [0]
+
+
+def _digits(value: int, base: int, powers: list[int]) -> list[int]:
+    """Return the digits of a value below the square of the last power, none for 0."""
+    if powers:
+        high, low = divmod(value, powers[-1])
+        digits = _digits(low, base, powers[:-1])
+        if high:
+            digits += [0] * (_PLAIN_DIGITS * 2 ** (len(powers) - 1) - len(digits))
+            digits += _digits(high, base, powers[:-1])
+        return digits
     digits = []
-    chunk = base**_CHUNK_DIGITS
-    while value >= chunk:
-        value, low = divmod(value, chunk)
-        for _ in range(_CHUNK_DIGITS):
-            low, digit = divmod(low, base)
-            digits.append(digit)
-    while True:
+    while value:
         value, digit = divmod(value, base)
         digits.append(digit)
-        if value == 0:
-            return digits
+    return digits
+
+
+def digit_count(value: int, base: int) -> int:
+    """Return the number of digits of a value, without finding them; 0 has one digit."""
+    # The logarithm of a long value is exact to 15 places: it may be one off, which is corrected.
+    count = max(1, int(math.log(value, base)) if value else 1)
+    while base**count <= value:
+        count += 1
+    while count > 1 and base ** (count - 1) > value:
+        count -= 1
+    return count
 
 
 def value_of(digits: npt.ArrayLike, base: int) -> int:
     """Return the value of digits, least significant first."""
+    return _value(np.asarray(digits).tolist(), base)
+
+
+def _value(digits: list[int], base: int) -> int:
+    if len(digits) > _PLAIN_DIGITS:
+        low = len(digits) // 2
+        return _value(digits[low:], base) * base**low + _value(digits[:low], base)
     value = 0
-    for digit in reversed(np.asarray(digits).tolist()):
+    for digit in reversed(digits):
         value = value * base + digit
     return value
 

@@ -19,7 +19,7 @@ from abacus.batch import AbacusBatch
 from abacus.kernel import ON_OPERATION_SYMBOL, SLIDE_OUTCOME, SUBMIT_OUTCOME
 from abacus.render.view import AbacusView, base_numeral, decimal_numeral, view_of
 from abacus.rules import AbacusConfig, Action, End
-from abacus.tasks import EXAMPLE, Operation, digits_of, parse_expression, value_of
+from abacus.tasks import EXAMPLE, Operation, digit_count, digits_of, parse_expression, value_of
 from oracle.expert import expert_actions
 from pipelines.job.tables import counted
 
@@ -76,8 +76,8 @@ def config_for(
 
 def columns_needed(operations: tuple[Operation, ...], base: int) -> int:
     """Return the columns that hold every running value, and every operand with one to spare."""
-    operands = [1 + len(digits_of(operation.operand, base)) for operation in operations]
-    return max(*operands, *(len(digits_of(value, base)) for value in _running_values(operations)))
+    operands = [1 + digit_count(operation.operand, base) for operation in operations]
+    return max(*operands, *(digit_count(value, base) for value in _running_values(operations)))
 
 
 def _running_values(operations: tuple[Operation, ...]) -> list[int]:
@@ -249,11 +249,15 @@ def probability_text(probability: float) -> str:
     return f"{shown:.2f} %"
 
 
-def decimal_text(value: int) -> str:
-    """Format a value with separators, or in scientific notation if it is very long."""
-    if value < 10**_MAX_DIGITS:
-        return f"{value:,}"
-    return f"about {decimal_numeral(digits_of(value, 10), 10, _MAX_DIGITS).text}"
+def value_text(value: int, base: int) -> str:
+    """Format a value in decimal and in a base, abbreviated if it is very long."""
+    digits = digits_of(value, base)
+    decimal = (
+        f"{value:,}"
+        if value < 10**_MAX_DIGITS
+        else (f"about {decimal_numeral(digits, base, _MAX_DIGITS).text}")
+    )
+    return f"{decimal} ({base_numeral(digits, _MAX_DIGITS).text} in base {base})"
 
 
 @lru_cache
@@ -265,15 +269,10 @@ def _operation_text(operation: Operation) -> str:
 def verdict(game: Game) -> str:
     """Describe the result in one line: a few words, a colon, and the values."""
     base = game.config.base
-
-    def text(value: int) -> str:
-        numeral = base_numeral(digits_of(value, base), _MAX_DIGITS).text
-        return f"{decimal_text(value)} ({numeral} in base {base})"
-
-    steps, shown = counted(game.steps, "step"), text(game.value)
+    steps, shown = counted(game.steps, "step"), value_text(game.value, base)
     if game.solved:
         return f"correct in {steps}: the abacus shows {shown}"
     return (
         f"{_FAILURES[game.end]} after {steps}: the abacus shows {shown}, "
-        f"the correct result is {text(game.truth)}"
+        f"the correct result is {value_text(game.truth, base)}"
     )

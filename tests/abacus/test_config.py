@@ -7,6 +7,7 @@ import json
 import pickle
 import random
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -19,7 +20,14 @@ from hypothesis import strategies as st
 
 from abacus.reward import LEVELS, MODULES, modules_of
 from abacus.rules import AbacusConfig
-from abacus.tasks import Operation, digits_of, numeral, parse_expression, value_of
+from abacus.tasks import (
+    Operation,
+    digit_count,
+    digits_of,
+    numeral,
+    parse_expression,
+    value_of,
+)
 
 BASES = st.integers(2, 10)
 
@@ -325,6 +333,24 @@ def test_digits_agree_with_python(value: int, base: int) -> None:
     assert int(numeral(value, base), base) == value
     assert value_of(digits, base) == value
     assert value_of(np.array([*digits, 0, 0], dtype=np.int8), base) == value
+
+
+@pytest.mark.parametrize("base", [2, 3, 5, 10])
+@pytest.mark.parametrize("length", [1, 499, 500, 501, 999, 1000, 1001, 2000, 4321])
+def test_long_numbers_around_powers_of_the_base(base: int, length: int) -> None:
+    for value, count in ((base**length - 1, length), (base**length, length + 1)):
+        digits = digits_of(value, base)
+        assert len(digits) == digit_count(value, base) == count
+        assert value_of(digits, base) == value
+    assert digit_count(0, base) == 1
+
+
+def test_long_numbers_are_converted_in_less_than_quadratic_time() -> None:
+    """300,000 digits took 18 s when every conversion walked over all of the number."""
+    began = time.process_time()
+    (operation,) = parse_expression("7" * 300_000)
+    assert value_of(digits_of(operation.operand, 5), 5) == operation.operand
+    assert time.process_time() - began < 6
 
 
 @pytest.mark.parametrize("base", [-1, 0, 1])

@@ -482,6 +482,17 @@ def test_step_before_reset_raises() -> None:
         make().step(0)
 
 
+def test_step_after_the_end_raises_until_the_next_reset() -> None:
+    env = make(expression="3")
+    env.reset()
+    assert env.step(int(Action.SUBMIT))[2]
+    for duplicate in (env, copy.deepcopy(env)):
+        with pytest.raises(gymnasium.error.ResetNeeded, match=r"after the end.*reset\(\)"):
+            duplicate.step(0)
+    env.reset()
+    assert not env.step(int(Action.DOWN))[2]
+
+
 @pytest.mark.parametrize("columns", [20, 100, 10_000])
 def test_wide_abaci_carry_over_their_whole_width(columns: int) -> None:
     """All columns but the last are full, so that adding 1 changes each of them."""

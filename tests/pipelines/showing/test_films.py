@@ -21,9 +21,9 @@ from pipelines.showing.game import (
     Game,
     columns_needed,
     config_for,
-    decimal_text,
     moments_of,
     probability_text,
+    value_text,
     verdict,
 )
 
@@ -167,8 +167,8 @@ def test_the_abacus_is_wide_enough() -> None:
 
 
 def test_very_long_values_are_abbreviated() -> None:
-    assert decimal_text(1234567) == "1,234,567"
-    assert decimal_text(10**5000) == "about 1.00e+5000"
+    assert value_text(1234567, 10) == "1,234,567 (1234567 in base 10)"
+    assert value_text(10**5000, 5).startswith("about 1.00e+5000 (")
     game = Game(config_for("9" * 5000))
     assert "about 1.00e+5000" in verdict(game)
     assert [probability_text(p) for p in (1.0, 0.99999999, 0.25)] == [
