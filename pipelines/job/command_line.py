@@ -10,7 +10,8 @@
     if __name__ == "__main__":
         sys.exit(run(main, Options, __doc__, example="python -m pipelines.job data.h5 --seed 1"))
 
-A user's mistake (ValueError, OSError) ends in one line that says what to do, not in a traceback.
+A user's mistake (ValueError, OSError) ends in one line that says what to do, not in a traceback; so
+do sizes that exceed the memory or the integers of the machine.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from pipelines.job.interrupts import EXIT_INTERRUPTED as EXIT_INTERRUPTED
+from pipelines.job.interrupts import raise_on_interrupt
+
 T = TypeVar("T")
 
 EXIT_MISTAKE = 2
-EXIT_INTERRUPTED = 130
+#: The most characters of an error message: longer ones repeat a long argument.
+_MOST_CHARACTERS = 500
 _HELP, _POSITIONAL, _GROUP = "help", "positional", "group"
 
 
@@ -57,7 +62,7 @@ def option_group(flags: Mapping[str, tuple[Any, str]]) -> Any:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> typing.NoReturn:
         """Print the error alone: the usage would push it out of sight."""
-        self.exit(EXIT_MISTAKE, f"{self.prog}: {message} (--help shows the options)\n")
+        self.exit(EXIT_MISTAKE, f"{self.prog}: {_line(message)} (--help shows the options)\n")
 
 
 def parser_for(options: type[Any], description: str, example: str) -> argparse.ArgumentParser:
@@ -168,6 +173,7 @@ def run(
     """Run a job and return its exit status; a user's mistake is printed as one line."""
     name = parser_for(options, description or "", example).prog
     try:
+        raise_on_interrupt()
         status = main(parse(options, description or "", example, argv))
         return 0 if status is None else status
     except KeyboardInterrupt:
@@ -177,7 +183,7 @@ def run(
         # The reader of the output has closed it, as `head` does; there is nowhere to print to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_MISTAKE
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError, OverflowError) as error:
         print(f"{name}: {_one_line(error)}", file=sys.stderr)
         return EXIT_MISTAKE
 
@@ -185,8 +191,20 @@ def run(
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f" ({error.filename})" if error.filename else ""
-        return f"{error.strerror}{place}"
-    return " ".join(str(error).split()) or type(error).__name__
+        return _line(f"{error.strerror}{place}")
+    if isinstance(error, MemoryError):
+        detail = f" ({error})" if str(error) else ""
+        return _line(f"not enough memory{detail}: give smaller sizes")
+    if isinstance(error, OverflowError):
+        return _line(f"a number is too large ({error}): give a smaller one")
+    return _line(str(error)) or type(error).__name__
+
+
+def _line(text: str) -> str:
+    """Return a message as one line of bounded length."""
+    text = " ".join(text.split())
+    half = _MOST_CHARACTERS // 2
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
 
 def relative_path(path: Path) -> str:

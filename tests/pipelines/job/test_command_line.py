@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -147,3 +148,68 @@ def test_a_closed_pipe_is_silent() -> None:
 def test_paths_are_relative_to_the_working_directory(tmp_path: Path) -> None:
     assert relative_path(Path.cwd() / "runs" / "a") == "runs/a"
     assert relative_path(tmp_path) == str(tmp_path)
+
+
+def test_messages_are_one_line_of_bounded_length(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed("x.h5", "--seed", "9" * 5000 + "x")
+    with pytest.raises(SystemExit):
+        parsed("x.h5", "two\nlines")
+    first, second = capsys.readouterr().err.splitlines()
+    assert len(first) < 700
+    assert "two lines" in second
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError(), "pipelines.job: not enough memory: give smaller sizes\n"),
+        (
+            OverflowError("int too big to convert"),
+            "pipelines.job: a number is too large (int too big to convert): give a smaller one\n",
+        ),
+    ],
+)
+def test_sizes_beyond_the_machine_are_one_line(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(raising(error), Options, "A job.", EXAMPLE, ["x.h5"]) == EXIT_MISTAKE
+    assert capsys.readouterr().err == line
+
+
+#: What Ctrl-C meets: the first imports of the package, those of numba, those of torch, the work.
+PLACES = ("import pipelines.job", "import numba", "import torch", "import sb3_contrib")
+INTERRUPTED_IMPORT = """
+import builtins, os, signal, sys
+imported = builtins.__import__
+def interrupting(name, *arguments, **keywords):
+    if name.split(".")[:{depth}] == {name!r}.split("."):
+        builtins.__import__ = imported
+        os.kill(os.getpid(), signal.SIGINT)
+    return imported(name, *arguments, **keywords)
+builtins.__import__ = interrupting
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_ctrl_c_during_imports_is_one_line(place: str, tmp_path: Path) -> None:
+    name = place.removeprefix("import ")
+    code = INTERRUPTED_IMPORT.format(name=name, depth=1 + name.count("."))
+    (tmp_path / "sitecustomize.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.play", "1+1", "--plain"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        EXIT_INTERRUPTED,
+        "pipelines.play: interrupted\n",
+    )
+
+
+def test_libraries_that_import_the_package_keep_their_handler() -> None:
+    code = "import pipelines, signal; print(signal.getsignal(2) is signal.default_int_handler)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
