@@ -7,6 +7,9 @@ PIP_FLAGS ?=
 # What the environment is made with: the first of these that is a Python 3.11.
 BOOTSTRAP ?= python3.11 python3 python
 STAMP := $(VENV)/.installed-from-lock
+# Wheels alone: an installation runs no code of a package. Every file but torch's, whose build
+# depends on the machine, must have a hash of requirements.lock: see docs/security.md.
+PIP_INSTALL := $(PYTHON) -m pip install -qq --disable-pip-version-check --only-binary :all:
 
 # The main job, and the timings.
 RUN := $(PYTHON) -m pipelines.bc_then_ppo
@@ -52,10 +55,11 @@ LOCK_FLAGS ?=
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements.lock, keeping what still fits
 	CUSTOM_COMPILE_COMMAND="make lock" $(PYTHON) -m piptools compile --quiet --all-extras \
 		--strip-extras --annotation-style line --no-emit-options --no-emit-index-url \
-		--no-emit-find-links --no-emit-trusted-host --unsafe-package pip $(LOCK_FLAGS) \
+		--no-emit-find-links --no-emit-trusted-host --allow-unsafe $(LOCK_FLAGS) \
 		--output-file requirements.lock pyproject.toml
 	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9.]+/\1/' requirements.lock
 	rm requirements.lock.bak
+	$(PYTHON) .ci/lock_hashes.py requirements.lock
 
 clean: ## remove the environment and what tools left behind; keeps runs and data
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -76,5 +80,6 @@ $(STAMP): requirements.lock
 	then echo "Making $(VENV)"; "$$python" -m venv --clear $(VENV) || exit 1; fi
 	@echo "Installing requirements.lock into $(VENV): the first time takes a few minutes"
 	@rm -f $@
-	@$(PYTHON) -m pip install -qq --disable-pip-version-check $(PIP_FLAGS) -r requirements.lock
+	@$(PIP_INSTALL) --require-hashes --no-deps $(PIP_FLAGS) -r requirements.lock
+	@$(PIP_INSTALL) $(PIP_FLAGS) "$$(sed -n -E 's/^# (torch==[0-9.]+).*/\1/p' requirements.lock)"
 	@touch $@

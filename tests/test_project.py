@@ -231,17 +231,43 @@ def test_a_folder_of_some_machine_is_recognised(folder: str) -> None:
         assert not MACHINE_PATH.search(text.format(folder).encode())
 
 
+#: The package whose build depends on the machine: a comment of the lock pins its version.
+UNHASHED = re.compile(r"^# (torch==[0-9.]+), ", re.MULTILINE)
+
+
+def locked_hashes() -> dict[str, list[str]]:
+    """Return the pins of the lock with their hashes; it holds no option, address, tag or marker."""
+    text = (ROOT / "requirements.lock").read_text()
+    pins = {pin: [""] for pin in UNHASHED.findall(text)}
+    for line in text.replace("\\\n", " ").splitlines():
+        pin, *hashes = line.partition("#")[0].split() or [""]
+        if pin:
+            assert re.fullmatch(r"[a-z0-9-]+==[0-9a-z.]+", pin), pin
+            pins[pin] = hashes
+    return pins
+
+
 def locked_versions() -> dict[str, Version]:
-    """The lock, which may hold nothing but exact versions: no option, address, tag or marker."""
-    versions = {}
-    for line in (ROOT / "requirements.lock").read_text().splitlines():
-        pin = line.partition("#")[0].strip()
-        if not pin:
-            continue
-        name, _, version = pin.partition("==")
-        assert re.fullmatch(r"[a-z0-9-]+==[0-9a-z.]+", pin), pin
-        versions[canonicalize_name(name)] = Version(version)
-    return {str(name): version for name, version in versions.items()}
+    pairs = (pin.split("==") for pin in locked_hashes())
+    return {str(canonicalize_name(name)): Version(version) for name, version in pairs}
+
+
+def test_the_lock_has_hashes_of_everything_but_torch() -> None:
+    pins = locked_hashes()
+    assert [pin for pin, hashes in pins.items() if hashes == [""]] == ["torch==2.13.0"]
+    for pin, hashes in pins.items():
+        valid = all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", value) for value in hashes)
+        assert hashes == [""] or (hashes and valid), pin
+
+
+def test_setup_checks_the_hashes() -> None:
+    command = ["make", "--dry-run", "--always-make", "setup"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    installs = [line for line in done.stdout.splitlines() if "pip install" in line]
+    assert len(installs) == 2
+    assert "--require-hashes --no-deps" in installs[0]
+    assert "torch==" in installs[1]
+    assert all("--only-binary :all:" in line for line in installs)
 
 
 def required() -> Iterable[Requirement]:

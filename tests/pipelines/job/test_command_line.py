@@ -178,7 +178,7 @@ def test_sizes_beyond_the_machine_are_one_line(
 
 
 #: What Ctrl-C meets: the first imports of the package, those of numba, those of torch, the work.
-PLACES = ("import pipelines.job", "import numba", "import torch", "import sb3_contrib")
+PLACES = ("import pipelines.job.command_line", "import numba", "import torch", "import sb3_contrib")
 INTERRUPTED_IMPORT = """
 import builtins, os, signal, sys
 imported = builtins.__import__
