@@ -1,7 +1,8 @@
 """Show the content of a demonstrations file: tree, attributes, statistics, one demonstration.
 
---verify also replays every episode through the environment and the expert; the exit status is 1 if
-anything differs. A damaged file is refused in one line, with status 2.
+--verify also compares the file with its recipe and replays every episode through the environment
+and the expert; the exit status is 1 if anything differs. A damaged file is refused in one line,
+with status 2.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from abacus.render import AbacusView, render_ansi, view_of
 from abacus.render.view import base_numeral, decimal_numeral, visible_columns
 from abacus.rules import Action
 from oracle.demos import Demonstrations
-from oracle.demos.replay import first_difference
+from oracle.demos.replay import first_difference, recipe_difference
 from oracle.demos.statistics import ArithmeticStatistics, coverage_of, statistics_of
 from pipelines.job.command_line import argument, option, relative_path, run
 
@@ -44,7 +45,7 @@ class Options:
     operation: int = option(0, "index of the operation to show step by step")
     animate: bool = option(False, "show that operation as an animation in the terminal")
     steps_per_second: float = option(4.0, "speed of the animation")
-    verify: bool = option(False, "check the digest, and replay every episode")
+    verify: bool = option(False, "check the digest and the recipe, and replay every episode")
 
 
 def main(options: Options) -> int:
@@ -67,14 +68,17 @@ def main(options: Options) -> int:
 
 
 def _verify(demonstrations: Demonstrations) -> int:
-    with tqdm(total=len(demonstrations), unit=" transitions", unit_scale=True, disable=None) as bar:
-        difference = first_difference(demonstrations, bar.update)
+    difference: object = recipe_difference(demonstrations)
+    if difference is None:
+        total = len(demonstrations)
+        with tqdm(total=total, unit=" transitions", unit_scale=True, disable=None) as bar:
+            difference = first_difference(demonstrations, bar.update)
     if difference is not None:
         print(f"differs: {difference}", file=sys.stderr)
         return EXIT_DIFFERENT
     print(
-        f"verified: the digest is right, and all {demonstrations.counts['episodes']:,} episodes "
-        "replay as they were recorded"
+        "verified: the digest is right, the recipe gives these episodes, and all "
+        f"{demonstrations.counts['episodes']:,} episodes replay as they were recorded"
     )
     return 0
 

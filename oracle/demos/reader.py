@@ -2,8 +2,12 @@
 
 Nothing is followed, allocated or decompressed before it is checked. Only hard links to chunked
 datasets of plain integers, compressed by shuffle and deflate or not at all, are read, and their
-sizes are bounded by that of the file. Chunks are decompressed here, in threads, each to exactly the
-size that it must have. The values are checked last: compiled code relies on valid indices.
+sizes are bounded by that of the file. Attributes and datasets that the format does not have are
+refused. The values are checked last: compiled code relies on valid indices.
+
+Chunks are decompressed here, in threads, each to exactly the size that it must have. The HDF5
+library would return memory that it did not write for a chunk that is too short, and would expand a
+chunk without a limit.
 """
 
 from __future__ import annotations
@@ -72,6 +76,7 @@ def read_file(path: Path, verify: bool = False) -> tuple[Groups, Metadata]:
     with open_sealed(path) as sealed, _errors_in_one_line(path):
         file = _GuardedFile(sealed)
         try:
+            file.check_attributes()
             metadata = Metadata.from_attributes({name: file.attribute(name) for name in ATTRIBUTES})
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 columns = _read_columns(file, metadata.recipe.config, pool)
@@ -159,7 +164,10 @@ class _GuardedDataset:
         return result
 
     def _chunk_starts(self) -> range:
-        """Return the first rows of the chunks, all of which must exist and have a sane size."""
+        """Return the first rows of the chunks, all of which must exist and have a valid size.
+
+        The library writes past its buffer if the stored size of an unfiltered chunk is too large.
+        """
         starts = range(0, self.shape[0], self.chunk[0])
         count = self.id.get_num_chunks()
         if count != len(starts):
@@ -171,7 +179,11 @@ class _GuardedDataset:
                 sizes[int(info.chunk_offset[0])] = int(info.size)
 
         self.id.chunk_iter(add)
-        if set(sizes) != set(starts) or max(sizes.values(), default=0) > self.chunk_size + 2**16:
+        smallest = 1 if self.deflated else self.chunk_size
+        largest = self.chunk_size + (2**16 if self.deflated else 0)
+        if set(sizes) != set(starts) or not all(
+            smallest <= size <= largest for size in sizes.values()
+        ):
             raise DemonstrationsError(f"{self.name} has chunks that do not fit its shape")
         return starts
 
@@ -199,6 +211,17 @@ class _GuardedFile:
 
     def close(self) -> None:
         self._file.close()
+
+    def check_attributes(
+        self, item: Any = None, name: str = "the root", known: Collection[str] = ATTRIBUTES
+    ) -> None:
+        """Raise if an object, by default the root, has attributes other than the known ones."""
+        item = self._root if item is None else item
+        # One more than are known has a name that is not.
+        for index in range(min(h5a.get_num_attrs(item), len(known) + 1)):
+            found = h5a.open(item, index=index).name.decode(errors="replace")
+            if found not in known:
+                raise DemonstrationsError(f"{name} has an unknown attribute, {found[:40]!r}")
 
     def attribute(self, name: str) -> Any:
         """Return an attribute of the root: a number, or the value of a JSON text."""
@@ -238,6 +261,8 @@ class _GuardedFile:
                 f"{name or 'the root'} has {group.get_num_objs()} members: it must have "
                 f"{', '.join(sorted(members))}"
             )
+        if name:
+            self.check_attributes(group, name, ())
         return group
 
     def _member(self, group: Any, member: str, name: str) -> Any:
@@ -252,9 +277,11 @@ class _GuardedFile:
         self, group: Any, name: str, dtype: np.dtype[np.generic], row_shape: tuple[int, ...]
     ) -> _GuardedDataset:
         """Return a dataset of this type, with any number of rows of this shape."""
-        dataset = self._member(group, name.rpartition("/")[2], name)
+        folder, _, member = name.rpartition("/")
+        dataset = self._member(group, member, name)
         if not isinstance(dataset, h5d.DatasetID):
             raise DemonstrationsError(f"{name} is not a dataset")
+        self.check_attributes(dataset, name, [SCALE] if folder == "tables" else [])
         if not dataset.get_type().equal(h5t.py_create(dtype)):
             raise DemonstrationsError(f"{name} does not have the type {dtype}")
         if dataset.rank != 1 + len(row_shape) or dataset.shape[1:] != row_shape:

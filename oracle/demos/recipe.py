@@ -45,6 +45,13 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("numpy", "numba", "h5py", "gymnasium")
 _ALGORITHM = "the paper's Algorithm 1, as mended in oracle/algorithm.py"
 
+#: The keys of attributes that `content_attributes` does not give.
+_KEYS = {
+    "request": {"operations", "transitions"},
+    "counts": {"transitions", "episodes", "operations"},
+    "digest": {"sha256"},
+}
+
 # The constants of numpy.random.SeedSequence, which NumPy promises never to change.
 _POOL_SIZE = 4
 _SHIFT = np.uint32(16)
@@ -213,6 +220,9 @@ class Metadata:
                 f"version {FORMAT_VERSION}"
             )
         try:
+            for name, keys in _KEYS.items():
+                if set(attributes[name]) != keys:
+                    raise ValueError(f"{name!r} must have {', '.join(sorted(keys))}")
             algorithm, request = attributes["algorithm"], attributes["request"]
             recipe = Recipe(
                 config=AbacusConfig.from_dict(attributes["config"]),

@@ -1,8 +1,9 @@
-"""Verify demonstrations: replay them through the environment and the expert, and compare.
+"""Verify demonstrations: replay them through the environment and the expert; record them again.
 
-Nothing of the recorder is used. The environment's own `step` gets the actions that were taken, and
-its observations, masks, outcomes and rewards are compared with those that a learner reads, as are
-the answers of the expert with the labels.
+The replay uses nothing of the recorder. The environment's own `step` gets the actions that were
+taken, and its observations, masks, outcomes and rewards are compared with those that a learner
+reads, as are the answers of the expert with the labels. Recording again shows whether the recipe
+gives the file: its seeds, its split, its detours and its size.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from abacus.kernel import ACTIONS, OUTCOME_OF_ACTION, SUBTRACT
 from abacus.observation import observation_lengths
 from abacus.rules import End
 from oracle.demos.dataset import Demonstrations, Observation
+from oracle.demos.recorder import Recorder
+from oracle.demos.schema import every_column
 from oracle.expert import answer
 
 #: Transitions that are replayed before they are compared.
 _BLOCK = 2**15
+#: About as many as an operation of six digits takes.
+_STEPS_PER_OPERATION = 32
 
 Numbers = npt.NDArray[np.int64]
 #: A name, rows of transitions, and the recorded and the replayed values in these rows.
@@ -65,6 +70,52 @@ def first_difference(
                 values = (np.asarray(one[k]).tolist() for one in (recorded, replayed))
                 return Difference(episode, step, what, *values)
         progress(stop - first)
+    return None
+
+
+def recipe_difference(demonstrations: Demonstrations) -> str | None:
+    """Record a whole file again; return in words what does not follow from its recipe.
+
+    Return None if the request is fulfilled and every value is the same.
+    """
+    recipe, counts = demonstrations.recipe, demonstrations.counts
+    if recipe.operations is not None:
+        fulfilled = counts["operations"] == recipe.operations
+        request = f"{recipe.operations:,} operations"
+    else:
+        assert recipe.transitions is not None
+        last = int(demonstrations.operations["start"][-1])
+        fulfilled = last < recipe.transitions <= counts["transitions"]
+        request = f"whole operations up to {recipe.transitions:,} transitions"
+    if not fulfilled:
+        return (
+            f"{request} were requested, and there are {counts['operations']:,} operations of "
+            f"{counts['transitions']:,} transitions"
+        )
+    recorder = Recorder(recipe)
+    at_once = max(1, _BLOCK // (_STEPS_PER_OPERATION * recipe.longest_episode))
+    written = dict.fromkeys(counts, 0)
+    while written["episodes"] < counts["episodes"]:
+        again = recorder.record(written["episodes"], at_once)
+        # The request may end within an episode.
+        left = counts["operations"] - written["operations"]
+        again = again.first(min(left, again.counts["operations"]))
+        for group, column in every_column(recipe.config):
+            wanted = again.columns[group][column.name]
+            if column.index_of is not None:
+                wanted = wanted + written[column.index_of]
+            first = written[group]
+            found = demonstrations.columns[group][column.name][first : first + len(wanted)]
+            unequal = (found != wanted[: len(found)]).reshape(len(found), -1).any(axis=1)
+            if unequal.any() or len(found) < len(wanted):
+                row = int(np.argmax(unequal)) if unequal.any() else len(found)
+                recorded = found[row].tolist() if row < len(found) else "missing"
+                return (
+                    f"{group}/{column.name}, row {first + row}, is recorded as {recorded}, and is "
+                    f"{wanted[row].tolist()} by the recipe"
+                )
+        for group in written:
+            written[group] += again.counts[group]
     return None
 
 

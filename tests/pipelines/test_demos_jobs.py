@@ -267,15 +267,110 @@ def test_the_inspector_verifies_and_fails_on_a_difference(
     assert inspect(other) == 0
     assert inspect(other, "--verify") == 1
     error = capsys.readouterr().err
-    assert error.startswith("differs: episode 5, step ")
+    assert error.startswith("differs: operations/before, row 50, is recorded as ")
     assert error.count("\n") == 1
 
 
-def forge_digest(path: Path) -> None:
-    digest = Demonstrations.open(path).content_digest()
+@pytest.mark.parametrize(
+    ("name", "row", "value", "message"),
+    [
+        ("episodes/validation", 7, 1, "episodes/validation, row 7, is recorded as 1, and is 0"),
+        ("episodes/validation", 1, 0, "episodes/validation, row 1, is recorded as 0, and is 1"),
+        ("episodes/seed", 0, 7, "episodes/seed, row 0, is recorded as 7"),
+        ("operations/operand", 0, 1, "operations/operand, row 0"),
+    ],
+)
+def test_the_inspector_records_the_file_again_and_fails_on_a_difference(
+    name: str,
+    row: int,
+    value: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = copy_with_change(SAMPLE, tmp_path / "other.h5", name, row, value)
+    forge_digest(other)
+    assert inspect(other, "--verify") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("differs: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "requested",
+    [{"operations": 1999}, {"operations": 2001}, {"transitions": 57_958}, {"transitions": 57_000}],
+)
+def test_the_inspector_compares_the_request_with_the_counts(
+    requested: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.h5"
+    other.write_bytes(SAMPLE.read_bytes())
+    forge_attribute(other, "request", {"operations": None, "transitions": None} | requested)
+    assert inspect(other) == 0
+    assert inspect(other, "--verify") == 1
+    error = capsys.readouterr().err
+    assert "were requested, and there are 2,000 operations of 57,957 transitions" in error
+    assert error.count("\n") == 1
+
+
+def test_files_of_other_shards_and_detours_are_verified(tmp_path: Path) -> None:
+    path = tmp_path / "some.h5"
+    for number, flags in enumerate(
+        (
+            ["--n-transitions", 12_345, "--epsilon", 0.2],
+            ["--n-operations", 3],
+            ["--n-operations", 507, "--operations-per-episode", 25, "--start", "random"],
+        )
+    ):
+        path = tmp_path / f"{number}.h5"
+        assert generate(*flags, "--output", path) == 0
+        assert inspect(path, "--verify") == 0
+
+
+@pytest.mark.parametrize("place", ["/", "transitions", "transitions/action", "tables/frame"])
+def test_an_unknown_attribute_gives_one_line(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.h5"
+    other.write_bytes(SAMPLE.read_bytes())
+    with h5py.File(other, "r+") as file:
+        file[place].attrs["note"] = "a note"
+    write_seal(other)
+    assert inspect(other) == 2
+    error = capsys.readouterr().err
+    assert "has an unknown attribute, 'note'" in error
+    assert error.count("\n") == 1
+
+
+def test_an_unknown_key_or_dataset_gives_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.h5"
+    for name, change in (("request", {"x": 1}), ("counts", {"x": 1}), ("config", {"x": 1})):
+        other.write_bytes(SAMPLE.read_bytes())
+        with h5py.File(other) as file:
+            value = json.loads(file.attrs[name])
+        forge_attribute(other, name, value | change)
+        assert inspect(other) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    for name in ("note", "episodes/note"):
+        other.write_bytes(SAMPLE.read_bytes())
+        with h5py.File(other, "r+") as file:
+            file[name] = np.arange(3)
+        write_seal(other)
+        assert inspect(other) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def forge_attribute(path: Path, name: str, value: Any) -> None:
     with h5py.File(path, "r+") as file:
-        file.attrs["digest"] = np.bytes_(json.dumps({"sha256": digest}).encode())
+        file.attrs[name] = np.bytes_(json.dumps(value).encode())
     write_seal(path)
+
+
+def forge_digest(path: Path) -> None:
+    forge_attribute(path, "digest", {"sha256": Demonstrations.open(path).content_digest()})
 
 
 def test_the_inspector_refuses_other_files_and_invalid_options(

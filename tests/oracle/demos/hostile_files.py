@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import h5py as typed_h5py
 import numpy as np
 
+from oracle.demos import Demonstrations, DemonstrationsError
 from oracle.demos.writer import USER_BLOCK, seal_of
 
 # Untyped: the published stubs cover neither links nor virtual datasets.
@@ -502,9 +505,93 @@ def unchanged(file: File, rng: Rng) -> None:
 
 
 @edited
-def harmless_attribute(file: File, rng: Rng) -> None:
-    """Add an attribute that is ignored: the file must be read."""
-    file.attrs["note"] = "a note"
+def extra_attribute(file: File, rng: Rng) -> None:
+    place = str(rng.choice(["/", any_group(rng), any_dataset(file, rng)]))
+    file[place].attrs[str(rng.choice(["note", "scale "]))] = "a note"
+
+
+@edited
+def extra_key(file: File, rng: Rng) -> None:
+    name = str(rng.choice(["format", "config", "algorithm", "request", "counts", "digest"]))
+    file.attrs[name] = np.bytes_(json.dumps({**json.loads(file.attrs[name]), "note": 1}).encode())
+
+
+@edited
+def other_request(file: File, rng: Rng) -> None:
+    count = json.loads(file.attrs["counts"])["operations"]
+    requests = ((count + 1, None), (count - 1, None), (None, 10**9), (None, 1), (10**12, None))
+    operations, transitions = requests[int(rng.integers(len(requests)))]
+    request = {"operations": operations, "transitions": transitions}
+    file.attrs["request"] = np.bytes_(json.dumps(request).encode())
+
+
+@edited
+def other_split(file: File, rng: Rng) -> None:
+    split = file["episodes/validation"]
+    split[int(rng.integers(len(split)))] ^= 1
+
+
+@edited
+def other_detour(file: File, rng: Rng) -> None:
+    """Take another legal action once, and pay for it what the table says."""
+    columns = file["transitions"]
+    row = int(rng.integers(len(columns["mask"])))
+    legal = [action for action in range(8) if columns["mask"][row] >> action & 1]
+    columns["taken"][row] = rng.choice(legal)
+
+
+def renewed(damage: Damage) -> Damage:
+    """Store the digest of the changed values, if the file can still be opened."""
+
+    def spoil(path: Path, rng: Rng) -> None:
+        damage(path, rng)
+        try:
+            digest = Demonstrations.open(path).content_digest()
+        except DemonstrationsError:
+            return
+        with h5py.File(str(path), "r+") as file:
+            file.attrs["digest"] = np.bytes_(json.dumps({"sha256": digest}).encode())
+        write_seal(path)
+
+    spoil.__name__ = f"{damage.__name__}_with_its_digest"
+    return spoil
+
+
+def stored_size(path: Path, rng: Rng) -> None:
+    """Forge the stored size of an unfiltered chunk, which the HDF5 library believes."""
+    with h5py.File(str(path), "r+") as file:
+        name = any_dataset(file, rng)
+        data = file[name][:]
+        chunks = (max(1, len(data) // int(rng.integers(1, 4))), *data.shape[1:])
+        put(file, name, data, chunks=chunks, maxshape=(None, *data.shape[1:]))
+        size = int(np.prod(chunks)) * data.dtype.itemsize
+    content = path.read_bytes()
+    # A node of the chunks' B-tree has 24 bytes before its first key, which starts with the size.
+    key = re.escape(struct.pack("<II", size, 0))
+    nodes = re.finditer(rb"TREE\x01\x00.{18}(?=" + key + b")", content, re.DOTALL)
+    place = [node.end() for node in nodes][-1]
+    factor = rng.choice([0.5, 0.9, 1.1, 2, 10, 1000])
+    forged_size = int(rng.choice([0, 1, size - 1, size + 1, int(size * factor), 2**31]))
+    path.write_bytes(content[:place] + struct.pack("<I", forged_size) + content[place + 4 :])
+    write_seal(path)
+
+
+def flipped_metadata_of_new_layouts(path: Path, rng: Rng) -> None:
+    """Use the chunk indices of recent versions of HDF5, and flip bytes in them."""
+    with h5py.File(str(path), "r+", libver="latest") as file:
+        name = any_dataset(file, rng)
+        data = file[name][:]
+        chunks = (max(1, len(data) // int(rng.integers(1, 4))), *data.shape[1:])
+        filters = ({}, {"compression": "gzip"})[int(rng.integers(2))]
+        limits = (None, (None, *data.shape[1:]))[int(rng.integers(2))]
+        size = path.stat().st_size
+        put(file, name, data, chunks=chunks, maxshape=limits, **filters)
+    content = bytearray(path.read_bytes())
+    for _ in range(int(rng.integers(4))):
+        place = int(rng.integers(max(USER_BLOCK, min(size, len(content) - 500)), len(content)))
+        content[place] ^= int(rng.integers(1, 256))
+    path.write_bytes(content)
+    write_seal(path)
 
 
 def wrong_version(path: Path, rng: Rng) -> None:
@@ -575,5 +662,14 @@ DAMAGES: tuple[Damage, ...] = (
     swapped_rows,
     wrong_scale,
     unchanged,
-    harmless_attribute,
+    extra_attribute,
+    extra_key,
+    *[stored_size] * 4,
+    *[flipped_metadata_of_new_layouts] * 4,
+    *[renewed(wrong_values)] * 2,
+    renewed(swapped_rows),
+    renewed(wrong_setting),
+    other_request,
+    renewed(other_split),
+    renewed(other_detour),
 )

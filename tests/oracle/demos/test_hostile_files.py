@@ -1,4 +1,4 @@
-"""Hostile files: each is read correctly or refused in one line, without crash, hang or bloat.
+"""Hostile files: each is refused, caught by --verify or harmless; no crash, hang or bloat.
 
 `python -m benchmarks.fuzz_demos` does the same with thousands of files.
 """
@@ -19,21 +19,30 @@ from tests.oracle.demos.hostile_files import (
     Damage,
     cycle_of_soft_links,
     external_link,
+    other_detour,
+    other_request,
+    other_split,
+    renewed,
     soft_link,
+    stored_size,
 )
 from tests.oracle.demos.hostile_reader import HostileReader
 
 FILES = 200
-#: Damage after which a file is, or may by chance be, intact.
-MAY_BE_READ = {
+#: Damage after which a file may by chance be intact, or be that of another recipe.
+MAY_BE_HARMLESS = {
     "unchanged",
-    "harmless_attribute",
     "overwritten_block",
     "swapped_rows",
+    "swapped_rows_with_its_digest",
     "wrong_values",
+    "wrong_values_with_its_digest",
     "wrong_attribute",
+    "wrong_setting_with_its_digest",
+    "other_detour_with_its_digest",
     "two_names_for_one_dataset",
     "other_filter",
+    "flipped_metadata_of_new_layouts",
 }
 
 
@@ -65,8 +74,8 @@ def test_two_hundred_spoilt_files(intact: Path, reader: HostileReader, tmp_path:
         damage = DAMAGES[number % len(DAMAGES)]
         answer = reader.read(spoil(intact, damage, tmp_path, number))
         assert answer.is_acceptable, f"{damage.__name__}, seed {number}: {answer}"
-        if answer.kind == "read":
-            assert damage.__name__ in MAY_BE_READ or damage.__name__.startswith("forged_")
+        if answer.kind == "harmless":
+            assert damage.__name__ in MAY_BE_HARMLESS or damage.__name__.startswith("forged_")
         kinds.add(damage.__name__)
     assert kinds == {damage.__name__ for damage in DAMAGES}
 
@@ -79,14 +88,28 @@ def test_links_are_refused(damage: Damage, intact: Path, tmp_path: Path) -> None
 
 
 def test_an_intact_file_is_read(intact: Path, reader: HostileReader) -> None:
-    assert reader.read(intact).kind == "read"
+    assert reader.read(intact).kind == "harmless"
 
 
-def test_misreading_and_opening_other_files_would_be_noticed(intact: Path) -> None:
+def test_an_unfiltered_chunk_must_have_its_size(
+    intact: Path, reader: HostileReader, tmp_path: Path
+) -> None:
+    answers = [reader.read(spoil(intact, stored_size, tmp_path, seed)) for seed in range(30)]
+    assert {answer.kind for answer in answers} == {"refused"}
+    assert sum("chunks that do not fit its shape" in answer.text for answer in answers) > 15
+
+
+@pytest.mark.parametrize("damage", [other_split, other_request, other_detour])
+def test_valid_values_that_the_recipe_does_not_give_are_caught(
+    damage: Damage, intact: Path, reader: HostileReader, tmp_path: Path
+) -> None:
+    answer = reader.read(spoil(intact, renewed(damage), tmp_path, 1))
+    assert answer.kind == "caught"
+
+
+def test_opening_other_files_would_be_noticed(intact: Path) -> None:
     reader = HostileReader("0" * 64, outside=intact)
     try:
-        answer = reader.read(intact)
-        assert answer.kind == "strayed"
-        assert "misread" in answer.text
+        assert reader.read(intact).kind == "strayed"
     finally:
         reader.close()
