@@ -14,7 +14,7 @@ from abacus.kernel import ADD, SUBTRACT
 from abacus.reward import LEVELS
 from abacus.rules import AbacusConfig, Action, End
 from oracle.demos.dataset import Demonstrations, Reward
-from oracle.exact.complete_set import MAX_FRAMES, cache_path, complete_set
+from oracle.exact.complete_set import MAX_FRAMES, cache_path, complete_set, is_known
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -142,7 +142,8 @@ def coverage_of(demonstrations: Demonstrations) -> Coverage | None:
     config, variant = demonstrations.config, demonstrations.recipe.variant
     base, frames = config.base, config.frames
     if frames > MAX_FRAMES or not (
-        base ** (frames + 4) <= _MAX_QUICK_SET or cache_path(base, frames, variant).exists()
+        base ** (frames + 4) <= _MAX_QUICK_SET
+        or (is_known(base, frames, variant) and cache_path(base, frames, variant).exists())
     ):
         return None
     complete = complete_set(base, frames, variant)

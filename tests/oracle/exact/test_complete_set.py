@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from abacus.observation import encode_frame
 from abacus.rules import AbacusConfig, Action
 from oracle.algorithm import Variant
 from oracle.exact.complete_set import (
+    KNOWN_SETS,
     ObservationSet,
     cache_path,
     complete_set,
@@ -20,6 +22,7 @@ from oracle.exact.complete_set import (
     observation_keys,
 )
 from oracle.expert import expert_actions
+from tests.interruptions import failing_at, in_child, small_disk
 from tests.oracle.exact.sweep import sweep
 
 
@@ -153,6 +156,86 @@ def test_a_damaged_cache_is_replaced_with_a_message(
     assert "is damaged, enumerating" in capsys.readouterr().err
     assert complete_set(2, 1, cache_folder=tmp_path).digest == good.digest
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("forgery", ["seven rows", "another answer", "other types", "a bomb"])
+def test_a_forged_cache_is_replaced_with_a_message(
+    forgery: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is a valid set, as this program would write it, but not the known one."""
+    good = complete_set(2, 2, cache_folder=tmp_path)
+    path = cache_path(2, 2, "before", tmp_path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    save = np.savez
+    if forgery == "seven rows":
+        arrays = {name: array[:7] for name, array in arrays.items()}
+    elif forgery == "another answer":
+        arrays["answers"][3] = 1 << Action.SUBMIT
+    elif forgery == "other types":
+        arrays = {
+            name: array.view(array.dtype.str.replace("u", "i")) for name, array in arrays.items()
+        }
+        assert len(ObservationSet(2, 2, "before", **arrays)) == len(good)
+    else:
+        arrays["histories"], save = np.zeros((10**7, 2), np.int32), np.savez_compressed
+    save(path, **arrays)
+    for message in ("is damaged, enumerating", ""):
+        assert complete_set(2, 2, cache_folder=tmp_path).digest == good.digest
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == bool(message)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3])
+@pytest.mark.parametrize("variant", ["before", "printed"])
+def test_known_sets_are_those_of_an_enumeration(frames: int, variant: Variant) -> None:
+    for base in (2, 3, 4, 5):
+        size, digest = KNOWN_SETS[base, frames, variant]
+        found = enumerate_observations(base, frames, variant)
+        assert len(found) == size
+        assert found.digest.startswith(digest)
+
+
+def test_a_set_that_is_not_known_is_not_cached(tmp_path: Path) -> None:
+    assert (2, 4, "before") not in KNOWN_SETS
+    assert len(complete_set(2, 4, cache_folder=tmp_path)) > 1720
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_changed_algorithm_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN_SETS, (2, 1, "before"), (392, "0" * 32))
+    with pytest.raises(AssertionError, match="KNOWN_SETS was not"):
+        complete_set(2, 1, cache_folder=tmp_path)
+
+
+def test_an_error_of_the_disk_costs_only_the_cache(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An error at each file operation, and disks on which there is no room."""
+    failed = 0
+    for at in range(1, 20):
+        folder = tmp_path / f"cache-{at}"
+
+        def enumerates(folder: Path = folder) -> int:
+            return int(len(complete_set(2, 1, cache_folder=folder)) != 392)
+
+        assert failing_at(enumerates, folder, at, errno.ENOSPC) == 0
+        error = capfd.readouterr().err
+        if not error:
+            break
+        assert error.count("\n") == 1
+        assert "not cached" in error
+        # What is there is complete.
+        assert in_child(enumerates) == 0
+        assert not capfd.readouterr().err
+        failed += 1
+    assert 5 < failed < 19
+    for size in (4096, 8192):
+        with small_disk(tmp_path / str(size), size):
+            assert len(complete_set(2, 2, cache_folder=tmp_path / str(size))) == 916
+            assert "not cached" in capfd.readouterr().err
+            assert not list((tmp_path / str(size)).iterdir())
 
 
 def test_cache_key_holds_the_settings(tmp_path: Path) -> None:
