@@ -632,17 +632,6 @@ def reset(all_rules, pixels, world, program, out, which):
 
 
 @_entry
-def show(all_rules, pixels, world, out, which):
-    """Write the observations and masks of the abaci in `which` as they are now."""
-    rules = all_rules[0]
-    scalars, cells, history = world
-    for k in range(len(which)):
-        i = np.intp(which[k])
-        _write_row(rules, scalars[i], history, i, pixels, out.rows, i)
-        _write_mask(rules, scalars[i], cells, i, out.results[i])
-
-
-@_entry
 def write_final_masks(all_rules, out, masks):
     """Write the action masks of the last states of the abaci that ended.
 

@@ -24,7 +24,16 @@ PAPER_STEP_BUDGET = 32
 PAPER_COLUMNS = 10
 
 
-class Action(IntEnum):
+class NamedInteger(IntEnum):
+    """Integer constants with names for readers."""
+
+    @property
+    def words(self) -> str:
+        """The name in words: `signpost left`."""
+        return self.name.lower().replace("_", " ")
+
+
+class Action(NamedInteger):
     """The actions of the agent."""
 
     LEFT = 0

@@ -40,7 +40,7 @@ from oracle.exact.observability import (
 from oracle.exact.witness import Witness, WitnessFinder
 from oracle.files import atomic_write_text
 from pipelines.job.command_line import option, relative_path, run
-from pipelines.job.tables import Table, counted, decimal_percent, words
+from pipelines.job.tables import Table, counted, decimal_percent
 
 EXAMPLE = "python -m pipelines.audit --frames 1 2 3 --steps 1e6"
 ORDERS: dict[Variant, str] = {"before": "before the write", "printed": "after the write (printed)"}
@@ -54,8 +54,7 @@ HEADINGS = (
     "unlearnable steps",
 )
 ACTION_NAMES = {
-    action: f"finger {words(action.name)}" if action <= Action.DOWN else words(action.name)
-    for action in Action
+    action: f"finger {action.words}" if action <= Action.DOWN else action.words for action in Action
 }
 #: Kinds of ambiguity with a worked example, for each row of the table.
 WORKED_KINDS = 4

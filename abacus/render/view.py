@@ -106,7 +106,7 @@ class AbacusView:
         """The last action in words; "start" at step 0."""
         if self.action is None:
             return "start" if self.step == 0 else ""
-        return self.action.lower().replace("_", " ")
+        return Action[self.action].words
 
     @property
     def step_text(self) -> str:

@@ -33,6 +33,7 @@ from pipelines.learning.settings import FLAGS, PpoSettings, Settings, resolve
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
     STRICT_REWARD,
+    Evaluation,
     Evaluator,
     Runs,
     measure_runs,
@@ -217,10 +218,17 @@ def _curve(result: TrainingResult | DqnResult) -> tuple[CurvePoint, ...]:
             seconds=round(seconds, 1),
             accuracy=evaluation.accuracy,
             long_error_rate=evaluation.long_error_rate,
-            wrong=evaluation.wrong or 0,
+            wrong=_counted_wrong(evaluation),
         )
         for evaluation, seconds in pairs
     )
+
+
+def _counted_wrong(evaluation: Evaluation) -> int:
+    """Return the wrong observations; a grid has no world in which they are not counted."""
+    if evaluation.wrong is None:
+        raise ValueError("wrong observations were not counted: give a smaller base or fewer frames")
+    return evaluation.wrong
 
 
 class Scorer:
@@ -243,7 +251,7 @@ class Scorer:
 
     def _score(self, policy: AbacusPolicy) -> Score:
         evaluation = self.evaluator(policy, 0)
-        wrong = evaluation.wrong or 0
+        wrong = _counted_wrong(evaluation)
         runs = Runs(self.world.operations, RUN_LIMIT, RUN_EPISODES)
         table = GreedyTable(policy, self.world.base, self.world.frames)
         measure_runs(table, runs, self.world, SCORE_SEED)

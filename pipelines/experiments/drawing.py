@@ -28,7 +28,7 @@ from pipelines.scoring.figures import STYLE as REPORT_STYLE
 
 SCREEN, PRINT = ".png", ".pdf"
 SCREEN_DPI = 200
-FAINT, GREY = "#c9ced3", "#8a8f94"
+FAINT = "#c9ced3"
 STYLE: dict[str, Any] = {
     **REPORT_STYLE,
     "font.size": 9,

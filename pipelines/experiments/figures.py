@@ -17,7 +17,6 @@ from matplotlib.lines import Line2D
 
 from pipelines.experiments.drawing import (
     FAINT,
-    GREY,
     LOOKS,
     FigureFiles,
     Look,
@@ -69,7 +68,7 @@ from pipelines.experiments.tables import (
     scoring_note,
 )
 from pipelines.job.tables import decimal_percent as percent
-from pipelines.scoring.figures import INK
+from pipelines.scoring.figures import GREY, INK
 
 #: Errors below this share have one colour in the heat map.
 _FINEST = 1e-3

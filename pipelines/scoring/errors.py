@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from abacus.kernel import ON_OPERATION_SYMBOL, SUBTRACT
-from abacus.rules import Action, End
+from abacus.rules import Action, End, NamedInteger
 from abacus.tasks import digits_of, numeral, value_of
 from oracle.expert import expert_actions
-from pipelines.job.tables import words
 from pipelines.scoring.operations import Digits, OperationSet, numeral_lengths, step_limit
 from pipelines.scoring.paper import ErrorExample
 from pipelines.scoring.players import Actions, Player, mistakes_of
@@ -31,14 +29,7 @@ EXAMPLES = 8
 Columns = npt.NDArray[np.int32]
 
 
-class _Labelled(IntEnum):
-    @property
-    def label(self) -> str:
-        """Name for readers."""
-        return words(self.name)
-
-
-class ErrorClass(_Labelled):
+class ErrorClass(NamedInteger):
     """Part of the algorithm in which the first error lies."""
 
     SIMPLE_OPERATION = 0
@@ -48,7 +39,7 @@ class ErrorClass(_Labelled):
     OUT_OF_STEPS = 4
 
 
-class Spread(_Labelled):
+class Spread(NamedInteger):
     """Consequence of an error in the result."""
 
     HEALED = 0  # the result is right
@@ -174,10 +165,10 @@ class ErrorAnalysis:
     #: All failures, of which `analysed` were run again.
     failures: int
     analysed: int = 0
-    classes: dict[str, int] = field(default_factory=lambda: {c.label: 0 for c in ErrorClass})
+    classes: dict[str, int] = field(default_factory=lambda: {c.words: 0 for c in ErrorClass})
     #: Number of first errors by column.
     columns: dict[int, int] = field(default_factory=dict)
-    spreads: dict[str, int] = field(default_factory=lambda: {s.label: 0 for s in Spread})
+    spreads: dict[str, int] = field(default_factory=lambda: {s.words: 0 for s in Spread})
     #: Number of failures by the digits of |output - truth|; 0 digits where the result is right.
     error_digits: dict[int, int] = field(default_factory=dict)
     #: |output - truth| / truth of each, where the truth is not 0.
@@ -207,9 +198,9 @@ def analyse(
         errors = first_errors(player, operations, outputs, frames, columns)
         analysis.analysed += len(errors)
         for error_class in ErrorClass:
-            analysis.classes[error_class.label] += int((errors.classes == error_class).sum())
+            analysis.classes[error_class.words] += int((errors.classes == error_class).sum())
         for spread in Spread:
-            analysis.spreads[spread.label] += int((errors.spreads == spread).sum())
+            analysis.spreads[spread.words] += int((errors.spreads == spread).sum())
         error_columns.update(errors.columns.tolist())
         for output, result in zip(outputs, operations.results(), strict=True):
             truth = value_of(result, operations.base)
@@ -250,13 +241,13 @@ def _example(
         output="".join(map(str, output)),
         truth="".join(map(str, truth)),
         wrong_places=tuple(np.flatnonzero(output != truth).tolist()),
-        error_class=ErrorClass(int(errors.classes[row])).label,
+        error_class=ErrorClass(int(errors.classes[row])).words,
         column=int(errors.columns[row]),
-        spread=Spread(int(errors.spreads[row])).label,
+        spread=Spread(int(errors.spreads[row])).words,
         policy_action=_action_words(errors.policy_actions[row]),
         teacher_action=_action_words(errors.expert_actions[row]),
     )
 
 
 def _action_words(action: np.int8) -> str | None:
-    return words(Action(int(action)).name) if action >= 0 else None
+    return Action(int(action)).words if action >= 0 else None

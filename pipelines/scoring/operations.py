@@ -20,8 +20,8 @@ from abacus.rules import AbacusConfig, Operations
 
 Digits = npt.NDArray[np.uint8]
 Kinds = npt.NDArray[np.int32]
-#: Starting values and operands (the arrays may be wider than the operands), and the operations.
-Made = tuple[Digits, Digits, Kinds]
+#: Starting values, operands (both may have leading zeros) and kinds of operations.
+OperationArrays = tuple[Digits, Digits, Kinds]
 
 #: The paper's test with longer operands: digits of the longest, and columns.
 PAPER_DIGITS, PAPER_COLUMNS = 16, 20
@@ -160,10 +160,11 @@ def drawn_operations(
     subtraction would go below zero its operands are swapped.
     """
     starts, operands = (drawn_numerals(count, digits, base, rng) for _ in range(2))
-    only = {"add": ADD, "subtract": SUBTRACT}.get(operations)
-    kinds = _alternating_kinds(count) if only is None else np.full(count, only, np.int32)
+    reset_symbol = SUBTRACT if operations == "subtract" else ADD
+    both = operations == "both"
+    kinds = _alternating_kinds(count) if both else np.full(count, reset_symbol, np.int32)
     lengths = np.full(count, digits, np.int32)
-    drawn = OperationSet(base, starts, operands, lengths, kinds, only or ADD)
+    drawn = OperationSet(base, starts, operands, lengths, kinds, reset_symbol)
     return _without_negative_results(drawn)
 
 
@@ -203,7 +204,9 @@ def _alternating_kinds(count: int) -> Kinds:
     return (np.arange(count) % 2).astype(np.int32)
 
 
-def _full_chains(kind: int, count: int, length: int, base: int, rng: np.random.Generator) -> Made:
+def _full_chains(
+    kind: int, count: int, length: int, base: int, rng: np.random.Generator
+) -> OperationArrays:
     """Make 4…4xx + 1xx or 10…0xx - 1xx: the operand ends in the column where the chain starts."""
     starts, operands = (rng.integers(0, base, (count, length), dtype=np.uint8) for _ in range(2))
     first = rng.integers(0, length, count)
@@ -217,7 +220,7 @@ def _full_chains(kind: int, count: int, length: int, base: int, rng: np.random.G
     return starts, operands, np.full(count, kind, np.int32)
 
 
-def _zeros(count: int, length: int, base: int, rng: np.random.Generator) -> Made:
+def _zeros(count: int, length: int, base: int, rng: np.random.Generator) -> OperationArrays:
     """Set nine digits of ten to 0, in either number or in both; include 0 + 0 and x - 0."""
     numerals = [rng.integers(0, base, (count, length), dtype=np.uint8) for _ in range(2)]
     for numeral in numerals:
@@ -227,7 +230,7 @@ def _zeros(count: int, length: int, base: int, rng: np.random.Generator) -> Made
     return numerals[0], numerals[1], _alternating_kinds(count)
 
 
-def _repeated(count: int, length: int, base: int, rng: np.random.Generator) -> Made:
+def _repeated(count: int, length: int, base: int, rng: np.random.Generator) -> OperationArrays:
     a, b = (
         np.repeat(rng.integers(1, base, (count, 1), dtype=np.uint8), length, axis=1)
         for _ in range(2)
@@ -235,12 +238,12 @@ def _repeated(count: int, length: int, base: int, rng: np.random.Generator) -> M
     return a, b, _alternating_kinds(count)
 
 
-def _equal(count: int, length: int, base: int, rng: np.random.Generator) -> Made:
+def _equal(count: int, length: int, base: int, rng: np.random.Generator) -> OperationArrays:
     numerals = drawn_numerals(count, length, base, rng)
     return numerals, numerals.copy(), _alternating_kinds(count)
 
 
-def _alternating(count: int, length: int, base: int, rng: np.random.Generator) -> Made:
+def _alternating(count: int, length: int, base: int, rng: np.random.Generator) -> OperationArrays:
     """Carry, or borrow, out of every other column and out of no other."""
     kinds = _alternating_kinds(count)
     subtract = kinds[:, None] == SUBTRACT
@@ -259,7 +262,7 @@ def _alternating(count: int, length: int, base: int, rng: np.random.Generator) -
     return starts.astype(np.uint8), operands.astype(np.uint8), kinds
 
 
-def _leading_zeros(count: int, length: int, base: int, rng: np.random.Generator) -> Made:
+def _leading_zeros(count: int, length: int, base: int, rng: np.random.Generator) -> OperationArrays:
     """Subtract numbers with the same leading digits: the result is much shorter."""
     starts = drawn_numerals(count, length, base, rng)
     operands = rng.integers(0, base, (count, length), dtype=np.uint8)
@@ -272,7 +275,7 @@ class AdversarialSet(NamedTuple):
     """A kind of operations that are hard, and its description for readers."""
 
     #: From count, length of the operands, base and generator.
-    make: Callable[[int, int, int, np.random.Generator], Made]
+    make: Callable[[int, int, int, np.random.Generator], OperationArrays]
     description: str
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from abacus.rules import Action
 from oracle.exact.certificate import Certificate
-from pipelines.job.tables import OPERATION_WORDS, Table, counted, interval, percent, words
+from pipelines.job.tables import OPERATION_WORDS, Table, counted, interval, percent
 from pipelines.scoring import paper
 from pipelines.scoring.errors import ErrorAnalysis, ErrorClass
 from pipelines.scoring.operations import PAPER_DIGITS, SETS
@@ -55,8 +56,8 @@ def _counterexamples(certificate: Certificate) -> Table:
                 example.in_base,
                 f"{example.step + 1}",
                 example.symbol,
-                words(example.policy_action),
-                words(example.teacher_action),
+                Action[example.policy_action].words,
+                Action[example.teacher_action].words,
                 NONE,
             )
         )
@@ -146,7 +147,7 @@ def _adversarial(scores: list[Score]) -> Table:
 
 def _error_classes(errors: list[ErrorAnalysis]) -> Table:
     rows = []
-    for name in (error_class.label for error_class in ErrorClass):
+    for name in (error_class.words for error_class in ErrorClass):
         authors = paper.ERROR_CLASSES.get(name)
         cells = [f"{each.classes[name]:,} ({percent(each.share(name))})" for each in errors]
         rows.append((name, *(cells or ["0"]), NONE if authors is None else f"{authors} %"))
@@ -157,7 +158,7 @@ def _error_classes(errors: list[ErrorAnalysis]) -> Table:
         "Class of the first error",
         ("" if errors else "There were no errors to classify. ")
         + "The paper's Table 2, over operands of 16 digits. docs/fidelity.md defines the classes; "
-        f"“{ErrorClass.OUT_OF_STEPS.label}”, no wrong action but no answer either, is ours.",
+        f"“{ErrorClass.OUT_OF_STEPS.words}”, no wrong action but no answer either, is ours.",
         ("class", *([each.name for each in errors] or ["ours"]), "authors (16 digits)"),
         tuple(rows),
     )

@@ -41,7 +41,6 @@ from pipelines.showing.game import (
     Agent,
     Game,
     Moment,
-    action_words,
     moments_of,
     probability_text,
     verdict,
@@ -111,7 +110,7 @@ def _svg(game: Game, agent: Agent, moments: Iterable[Moment], frame: int | None)
         f"Abacus computing {view.expression}: step {view.step}, symbol {view.symbol_text}, "
         f"finger on column {view.finger_column} and row {view.finger_row}, "
         f"signpost on column {view.signpost}, "
-        + ("end" if action is None else f"next action {action_words(action)}")
+        + ("end" if action is None else f"next action {action.words}")
     )
     return scene_svg(moment_scene(chosen, agent.name, verdict(game), game.solved), title)
 
@@ -158,7 +157,7 @@ def _probability_card(
         chosen = action == moment.action
         ink, weight = (look.INK, 0.5) if chosen else (look.FAINT, 0)
         shapes += [
-            Text(left, top + 18, action_words(action), 19, ink, "start", weight),
+            Text(left, top + 18, action.words, 19, ink, "start", weight),
             Text(left + room, top + 18, probability_text(probability), 17, ink, "end", weight),
             Box(left, top + 27, room, _BAR, look.PANEL, _BAR / 2),
         ]

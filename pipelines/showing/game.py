@@ -238,11 +238,6 @@ def moments_of(game: Game, agent: Agent) -> Iterator[Moment]:
     yield game.moment()
 
 
-def action_words(action: Action) -> str:
-    """Return the name of an action for readers: `signpost left`."""
-    return action.name.lower().replace("_", " ")
-
-
 def probability_text(probability: float) -> str:
     """Format a probability as `99.98 %`; only certainty is `100.00 %`."""
     shown = min(100 * probability, 99.99) if probability < 1 else 100.0

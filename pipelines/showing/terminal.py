@@ -21,7 +21,6 @@ from pipelines.showing.game import (
     Agent,
     Game,
     Moment,
-    action_words,
     moments_of,
     probability_text,
     verdict,
@@ -235,7 +234,7 @@ def plain_lines(moments: Iterable[Moment]) -> Iterator[str]:
             yield _PLAIN_LINE.format(
                 view.step,
                 view.symbol_text,
-                action_words(moment.action),
+                moment.action.words,
                 probability_text(moment.probability),
                 f"{view.finger_column},{view.finger_row}",
                 view.signpost,
@@ -338,7 +337,7 @@ def _probability_lines(moment: Moment) -> list[str]:
     for action, probability in zip(Action, moment.probabilities, strict=True):
         style = f"{_BOLD}{_CYAN}" if action == moment.action else _FAINT
         shown = f"{bar(probability)} {probability_text(probability):>9}"
-        lines.append(f"{style}{action_words(action):>17}  {shown}{_OFF}")
+        lines.append(f"{style}{action.words:>17}  {shown}{_OFF}")
     return lines
 
 
@@ -346,7 +345,7 @@ def _action_line(moment: Moment) -> str:
     """Return the chosen action and its probability."""
     if moment.action is None or moment.probability is None:
         return ""
-    text = f"{action_words(moment.action)}, {probability_text(moment.probability)}"
+    text = f"{moment.action.words}, {probability_text(moment.probability)}"
     return f"    next {_BOLD}{_CYAN}{text}{_OFF}"
 
 
@@ -374,7 +373,7 @@ def _draw_game(terminal: Terminal, game: Game, message: str, *help_lines: str) -
 def _respond(game: Game, key: str) -> str:
     """Take the action of a key, or give a hint; return a message about it."""
     if key in ("h", "?"):
-        return f"The teacher's action: {action_words(game.expert_action())}."
+        return f"The teacher's action: {game.expert_action().words}."
     if key not in _ACTION_KEYS:
         return f"No action has the key {key if key.isprintable() else repr(key)}."
     action = _ACTION_KEYS[key]
@@ -382,5 +381,5 @@ def _respond(game: Game, key: str) -> str:
         return f"Illegal: {ILLEGAL_REASONS[action]}."
     game.step(action)
     if game.last_step_wrong:
-        return f"Done, but wrong: {action_words(action)}. Press h for the way back."
-    return f"Done: {action_words(action)}."
+        return f"Done, but wrong: {action.words}. Press h for the way back."
+    return f"Done: {action.words}."

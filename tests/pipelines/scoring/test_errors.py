@@ -35,7 +35,7 @@ def analysed(player: StepPlayer, operations: OperationSet) -> ErrorAnalysis:
 
 
 def only_class(analysis: ErrorAnalysis) -> ErrorClass:
-    met = [error for error in ErrorClass if analysis.classes[error.label]]
+    met = [error for error in ErrorClass if analysis.classes[error.words]]
     assert len(met) == 1
     return met[0]
 

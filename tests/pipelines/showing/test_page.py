@@ -15,7 +15,6 @@ from pipelines.job.command_line import run
 from pipelines.learning.policy import new_policy
 from pipelines.learning.policy_files import save_policy
 from pipelines.play import EXAMPLE, Options, main
-from pipelines.showing.game import action_words
 from pipelines.showing.page import MAX_CHARACTERS, MAX_DIGITS, network_data, play_page
 from tests.pipelines.browser import CHROMIUM, Browser
 
@@ -220,7 +219,7 @@ def test_every_control_has_a_name(browser: Browser) -> None:
 
 def test_the_page_takes_its_constants_from_python() -> None:
     html = play_page(new_policy("compact", 5, 3))
-    assert all(f'"{action_words(action)}"' in html for action in Action)
+    assert all(f'"{action.words}"' in html for action in Action)
     assert f"MAX_DIGITS = {MAX_DIGITS};" in html
     assert f"MAX_CHARACTERS = {MAX_CHARACTERS};" in html
     assert "{{" not in html.replace("${{", "")
