@@ -44,7 +44,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{path.name}.") as folder:
+        with tempfile.TemporaryDirectory(
+            dir=parent, prefix=f".{path.name}.", ignore_cleanup_errors=True
+        ) as folder:
             temporary = Path(folder) / path.name
             yield temporary
             if in_place:

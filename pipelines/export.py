@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "python -m pipelines.export datasets/sample.h5 --to d4rl --frames 4 --reward no_of"
 _MINARI_ROOT = "MINARI_DATASETS_PATH"
+_MINARI_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)*[A-Za-z0-9_][\w.-]*-v[0-9]+", re.ASCII)
 _MINARI_DESCRIPTION = (
     "Demonstrations of exact addition and subtraction on a virtual abacus, by the reference "
     "algorithm. Actions are those taken; infos/expert_action is the expert's."
@@ -69,7 +71,7 @@ def main(options: Options) -> int:
         root = options.output or Path(
             os.environ.get(_MINARI_ROOT, Path.home() / ".minari" / "datasets")
         )
-        dataset_id = options.dataset_id or f"{options.file.stem}-v0"
+        dataset_id = _checked_id(options.dataset_id or f"{options.file.stem}-v0")
         output, loader = root / dataset_id, f"minari.load_dataset({dataset_id!r})"
         if options.output is not None:
             loader += f" with {_MINARI_ROOT}={relative_path(root)}"
@@ -89,6 +91,16 @@ def main(options: Options) -> int:
     print(f"{demonstrations} -> {relative_path(output)}")
     print(f"load it with {loader}")
     return 0
+
+
+def _checked_id(dataset_id: str) -> str:
+    """Return an id of Minari; raise ValueError for any other, as it becomes a path."""
+    if not _MINARI_ID.fullmatch(dataset_id):
+        raise ValueError(
+            f"dataset id {dataset_id!r} is not allowed: give --dataset-id a name of letters, "
+            "digits, '-', '_' and '.' that ends with a version, as name-v0 or namespace/name-v0"
+        )
+    return dataset_id
 
 
 def _selected(options: Options) -> Demonstrations:

@@ -15,6 +15,7 @@ from typing import IO
 import pytest
 
 from oracle.files import atomic_path, atomic_write, atomic_write_text, lock
+from tests.interruptions import failing_at
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -57,6 +58,32 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
         assert not path.exists()
     assert (path / "file").read_text() == "content"
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_an_error_at_any_file_operation_leaves_the_old_file_or_the_new_one(
+    number: int, tmp_path: Path
+) -> None:
+    failed = 0
+    for at in range(1, 12):
+        path = tmp_path / str(at) / "some.txt"
+        atomic_write_text(path, "old")
+
+        def write(path: Path = path) -> int:
+            try:
+                atomic_write_text(path, "new")
+            except OSError as error:
+                return int(error.errno != number or error.filename is None) or 2
+            return 0
+
+        status = failing_at(write, tmp_path, at, number)
+        assert status in (0, 2)
+        assert path.read_text() in ("old", "new")
+        assert status == 2 or path.read_text() == "new"
+        failed += status == 2
+        atomic_write_text(path, "newer")
+        assert path.read_text() == "newer"
+    assert failed == len(["mkdir", "open", "fsync", "rename", "fsync of the folder"])
 
 
 def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from oracle.demos.learners import trajectories
 from pipelines import export
 from pipelines.export import flat_rows
 from pipelines.job.command_line import run
+from tests.interruptions import failing_at, in_child, small_disk
 
 # Untyped: the published stubs take every object for a group.
 h5py: Any = typed_h5py
@@ -82,6 +85,62 @@ def test_minari_writes_to_the_output_folder(path: Path, tmp_path: Path) -> None:
     arguments = (path, "--to", "minari", "--output", tmp_path, "--dataset-id", "mine-v3")
     assert run_export(*arguments, "--n-operations", 10) == 0
     assert (tmp_path / "mine-v3" / "data" / "metadata.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "dataset_id", ["../../x", "../x-v0", "/x-v0", "a/../x-v0", "./x-v0", "x", "x-v0/", "x\n-v0"]
+)
+def test_an_id_that_is_a_path_writes_nothing(
+    dataset_id: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "some" / "root"
+    arguments = (path, "--to", "minari", "--output", root, f"--dataset-id={dataset_id}")
+    assert run_export(*arguments) == 2
+    error = capsys.readouterr().err
+    assert "is not allowed: give --dataset-id" in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_an_error_of_the_disk_at_any_file_operation_gives_one_line(
+    number: int, path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failed = 0
+    for at in range(1, 30):
+        folder = tmp_path / str(at)
+        arguments = (path, "--to", "d4rl", "--output", folder / "flat.h5", "--n-operations", 20)
+        status = failing_at(lambda arguments=arguments: run_export(*arguments), folder, at, number)
+        error = capfd.readouterr().err
+        assert error.count("\n") == (status == 2)
+        if status == 0:
+            break
+        assert status == 2
+        assert os.strerror(number) in error
+        assert {entry.name for entry in folder.glob("*")} <= {"flat.h5"}
+        if (folder / "flat.h5").exists():
+            # The rename succeeded, and the flush of the folder failed.
+            with h5py.File(folder / "flat.h5") as file:
+                assert len(file["actions"]) == len(file["observations"])
+        failed += 1
+    assert 4 < failed < 29
+
+
+def test_a_disk_of_any_size_gives_one_line(
+    path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    statuses = set()
+    for size in (4, 16, 64, 256, 4096):
+        folder = tmp_path / str(size)
+        with small_disk(folder, size * 1024):
+            arguments = (path, "--to", "d4rl", "--output", folder / "flat.h5")
+            status = in_child(lambda arguments=arguments: run_export(*arguments))
+            error = capfd.readouterr().err
+            assert status in (0, 2)
+            assert error.count("\n") == (status == 2)
+            assert bool(list(folder.iterdir())) == (status == 0)
+            statuses.add(status)
+    assert statuses == {0, 2}
 
 
 def test_imitation_loads_the_folder_and_trains_on_it(
