@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def small_digest(tmp_path_factory: Any) -> str:
 
 def check_resumed(path: Path, digest: str) -> None:
     """The same command succeeds when the disk does, and leaves nothing but the file."""
-    assert in_child(lambda: generate_small(path)) == 0
+    assert in_child(partial(generate_small, path)) == 0
     assert Demonstrations.open(path, verify=True).content_digest() == digest
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
@@ -193,7 +194,7 @@ def test_an_error_of_the_disk_at_any_file_operation_gives_one_line(
         path = tmp_path / str(at) / "some.h5"
         path.parent.mkdir()
         number = DISK_ERRORS[at % len(DISK_ERRORS)]
-        status = failing_at(lambda path=path: generate_small(path), tmp_path, at, number)
+        status = failing_at(partial(generate_small, path), tmp_path, at, number)
         assert status in (0, 2), at
         assert capfd.readouterr().err.count("\n") == (status == 2), at
         assert status == 2 or path.exists()
@@ -210,7 +211,7 @@ def test_a_disk_of_any_size_gives_one_line_and_loses_no_shards(
     for size in (4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1024):
         path = tmp_path / str(size) / "some.h5"
         with small_disk(path.parent, size * 1024) as remount:
-            status = in_child(lambda path=path: generate_small(path))
+            status = in_child(partial(generate_small, path))
             assert status in (0, 2), size
             assert capfd.readouterr().err.count("\n") == (status == 2), size
             assert path.exists() == (status == 0)
@@ -230,7 +231,7 @@ def test_the_file_in_a_read_only_folder_is_found(
     with small_disk(path.parent, 2**20) as remount:
         assert generate_small(path) == 0
         remount("ro")
-        assert in_child(lambda: generate_small(path)) == 0
+        assert in_child(partial(generate_small, path)) == 0
         assert "the file exists already, with this content" in capfd.readouterr().out
         status = in_child(lambda: generate("--n-operations", 61, "--output", path))
         assert status == 2

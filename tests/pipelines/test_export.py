@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_an_error_of_the_disk_at_any_file_operation_gives_one_line(
     for at in range(1, 30):
         folder = tmp_path / str(at)
         arguments = (path, "--to", "d4rl", "--output", folder / "flat.h5", "--n-operations", 20)
-        status = failing_at(lambda arguments=arguments: run_export(*arguments), folder, at, number)
+        status = failing_at(partial(run_export, *arguments), folder, at, number)
         error = capfd.readouterr().err
         assert error.count("\n") == (status == 2)
         if status == 0:
@@ -134,7 +135,7 @@ def test_a_disk_of_any_size_gives_one_line(
         folder = tmp_path / str(size)
         with small_disk(folder, size * 1024):
             arguments = (path, "--to", "d4rl", "--output", folder / "flat.h5")
-            status = in_child(lambda arguments=arguments: run_export(*arguments))
+            status = in_child(partial(run_export, *arguments))
             error = capfd.readouterr().err
             assert status in (0, 2)
             assert error.count("\n") == (status == 2)
