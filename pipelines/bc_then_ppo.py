@@ -8,13 +8,18 @@ a run folder; --resume continues a run that was interrupted or killed.
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from oracle.files import atomic_write
 from pipelines.job.command_line import EXIT_INTERRUPTED, option, option_group, relative_path, run
 from pipelines.learning.settings import Settings, flag_options, resolve
+
+if TYPE_CHECKING:
+    from pipelines.learning.run_folder import RunFolder
 
 EXAMPLE = "python -m pipelines.bc_then_ppo --demo-operations 500 --n-timesteps 1_000_000"
 
@@ -26,6 +31,7 @@ class Options:
     given: dict[str, Any] = option_group(flag_options())
     log_folder: Path = option(Path("runs"), "folder of runs")
     run_folder: Path | None = option(None, "folder of this run; a new one by default")
+    trust: bool = option(False, "load a zip with --start-from, which can run code of its author")
     resume: Path | None = option(None, "folder of the run to resume")
     progress: bool = option(sys.stderr.isatty(), "show a progress bar")
     verbose: int = option(1, "0: print the table alone; 1: print the progress too")
@@ -36,22 +42,35 @@ def main(options: Options) -> int:
     if options.resume is None:
         settings = resolve(options.given)
     # Importing torch takes seconds: --help and mistakes in the flags end before.
-    from pipelines.learning.run import Training
-    from pipelines.learning.run_folder import RunFolder
-    from pipelines.learning.run_report import report_run
+    from pipelines.learning.run_folder import RunFolder, check_new, check_run, run_lock
 
     if options.resume is not None:
-        folder = RunFolder.open(options.resume, options.given)
-    else:
-        command = ["python", "-m", "pipelines.bc_then_ppo", *sys.argv[1:]]
-        folder = RunFolder.create(_new_path(options, settings), settings, command)
+        check_run(options.resume)
+        with run_lock(options.resume):
+            return _run(RunFolder.open(options.resume, options.given), options)
+    path = _new_path(options, settings)
+    command = ["python", "-m", "pipelines.bc_then_ppo", *sys.argv[1:]]
+    check_new(path)
+    with run_lock(path):
+        return _run(RunFolder.create(path, settings, command), options)
+
+
+def _run(folder: RunFolder, options: Options) -> int:
+    from pipelines.learning.run import Training
+    from pipelines.learning.run_folder import MODEL, REPORT
+    from pipelines.learning.run_report import report_run
 
     def log(line: str) -> None:
         if options.verbose:
             print(line, flush=True)
 
     log(f"run folder: {relative_path(folder.path)}")
-    training = Training(folder, log, progress=options.progress)
+    training = Training(folder, log, progress=options.progress, trust=options.trust)
+    if training.finished:
+        print(
+            f"the run is finished, nothing was changed: see {relative_path(folder.path / REPORT)}"
+        )
+        return 0
     try:
         result = training.run()
     except KeyboardInterrupt:
@@ -61,22 +80,31 @@ def main(options: Options) -> int:
             file=sys.stderr,
         )
         return EXIT_INTERRUPTED
-    training.model.save(folder.path / "model.zip")
-    print(report_run(folder, result).text())
-    for name in ("report.md", "best/policy.safetensors", "certificate.json"):
+    model = io.BytesIO()
+    training.model.save(model)
+    atomic_write(folder.path / MODEL, lambda file: file.write(model.getvalue()))
+    table = report_run(folder, result)
+    training.finish()
+    print(table.text())
+    for name in (REPORT, "best/policy.safetensors", "certificate.json"):
         if (folder.path / name).exists():
             log(f"written: {relative_path(folder.path / name)}")
     return 0
 
 
 def _new_path(options: Options, settings: Settings) -> Path:
-    """Return the given folder, or the first unused one of `log_folder`: `name-1`, `name-2`, ..."""
+    """Return the given folder, or create the first of `log_folder`: `name-1`, `name-2`, ..."""
     if options.run_folder is not None:
         return options.run_folder
     name, number = f"{settings.preset}-{settings.network}-s{settings.seed}", 1
-    while (options.log_folder / f"{name}-{number}").exists():
-        number += 1
-    return options.log_folder / f"{name}-{number}"
+    options.log_folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        try:
+            path = options.log_folder / f"{name}-{number}"
+            path.mkdir()
+            return path
+        except FileExistsError:
+            number += 1
 
 
 if __name__ == "__main__":

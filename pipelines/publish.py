@@ -14,6 +14,7 @@ from oracle.exact.certificate import certify
 from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, relative_path, run
 from pipelines.learning.policy_files import (
+    CERTIFICATE_FILE,
     PUBLISHED_POLICY,
     RUN_POLICIES,
     load_policy,
@@ -46,7 +47,7 @@ def main(options: Options) -> int:
         )
     folder = PUBLISHED_POLICY if options.into is None else options.into
     save_policy(policy, folder, description["about"])
-    atomic_write_text(folder / "certificate.json", certificate.to_json() + "\n")
+    atomic_write_text(folder / CERTIFICATE_FILE, certificate.to_json() + "\n")
     print(
         f"written: {relative_path(folder)}, wrong on {certificate.disagreements:,} of "
         f"{certificate.observations:,} observations"

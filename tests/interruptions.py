@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,67 @@ def content_digest(folder: Path) -> str:
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """How a job ended one of whose file operations failed, and a copy of what it left."""
+
+    status: int
+    error: str
+    folder: Path
+
+
+def failing_states(
+    job: Job, folder: Path, copies: Path, number: int, first: int = 1
+) -> list[Failed]:
+    """Run a job; at each of its file operations fork a child in which the operation fails.
+
+    The folder is copied before the child runs and put back afterwards, so that the job runs once
+    and not once per operation. Operations before `first` are left out: those that take a lock,
+    which refuses to be taken in a fork.
+    """
+    left_out = first - 1
+    failed: list[Failed] = []
+    parent = os.getpid()
+
+    def fail() -> None:
+        nonlocal left_out
+        left_out -= 1
+        if left_out >= 0 or os.getpid() != parent:
+            return
+        place = copies / f"{len(failed) + 1:05}"
+        before, after, error = place / "before", place / "after", place / "stderr"
+        place.mkdir(parents=True)
+        if folder.exists():
+            shutil.copytree(folder, before)
+        child = os.fork()
+        if child == 0:
+            sys.stderr = error.open("w")
+            raise OSError(number, os.strerror(number))
+        _, status = os.waitpid(child, 0)
+        if folder.exists():
+            folder.rename(after)
+        else:
+            after.mkdir()
+        if before.exists():
+            before.rename(folder)
+        text = error.read_text() if error.exists() else ""
+        failed.append(Failed(os.waitstatus_to_exitcode(status), text, after))
+
+    with before_operations(folder, fail):
+        try:
+            status = job()
+        except BaseException:
+            if os.getpid() != parent:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(RAISED)
+            raise
+        if os.getpid() != parent:
+            sys.stderr.flush()
+            os._exit(status if isinstance(status, int) else 0)
+    return failed
 
 
 def failing_at(job: Job, folder: Path, at: int, number: int) -> int:

@@ -21,7 +21,14 @@ import torch
 from abacus.rules import AbacusConfig
 from oracle.exact.certificate import certify, digest_of
 from oracle.files import lock, publish
-from pipelines.experiments.records import SCORING_VERSION, Arm, Cell, CurvePoint, Record, Score
+from pipelines.experiments.records import (
+    SCORING_VERSION,
+    Arm,
+    Cell,
+    CurvePoint,
+    PolicyScore,
+    Record,
+)
 from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.dagger import run_dagger
 from pipelines.learning.dqn import DqnResult, run_dqn
@@ -45,7 +52,7 @@ COMMAND = ["python", "-m", "pipelines.study"]
 SCORE_SEED = 2_000_003
 SCORE_EPISODES = 2000
 SCORE_LONG_OPERATIONS = 10_000
-#: Episodes of `Score.longest_run`, and the operations after which each ends.
+#: Episodes of `PolicyScore.longest_run`, and the operations after which each ends.
 RUN_EPISODES = 100
 RUN_LIMIT = 2000
 #: Everything that scores depend on. It is part of a cell's key: other scores are other records.
@@ -240,22 +247,22 @@ class Scorer:
             world, SCORE_EPISODES, long_operations=SCORE_LONG_OPERATIONS, seed=SCORE_SEED
         )
         #: By the digest of the weights: many cells score the same clone.
-        self._known: dict[str | None, Score] = {}
+        self._known: dict[str | None, PolicyScore] = {}
 
-    def __call__(self, policy: AbacusPolicy) -> Score:
+    def __call__(self, policy: AbacusPolicy) -> PolicyScore:
         """Return the score of a policy."""
         weights = digest_of(policy)
         if weights not in self._known:
             self._known[weights] = self._score(policy)
         return self._known[weights]
 
-    def _score(self, policy: AbacusPolicy) -> Score:
+    def _score(self, policy: AbacusPolicy) -> PolicyScore:
         evaluation = self.evaluator(policy, 0)
         wrong = _counted_wrong(evaluation)
         runs = Runs(self.world.operations, RUN_LIMIT, RUN_EPISODES)
         table = GreedyTable(policy, self.world.base, self.world.frames)
         measure_runs(table, runs, self.world, SCORE_SEED)
-        return Score(
+        return PolicyScore(
             accuracy=evaluation.accuracy,
             long_error_rate=evaluation.long_error_rate,
             wrong=wrong,

@@ -94,7 +94,7 @@ class Cloning:
         self.bc = self._new_bc()
         self.curve: list[EpochScore] = []
         self.best_loss = math.inf
-        self.best_weights = _copy_weights(policy)
+        self.best_weights = copy_weights(policy)
         self._updates = 0
 
     def _new_bc(self) -> BC:
@@ -151,7 +151,7 @@ class Cloning:
         score = EpochScore(self.epochs_done + 1, train_loss, loss, accuracy)
         if loss < self.best_loss:
             self.best_loss = loss
-            self.best_weights = _copy_weights(self.policy)
+            self.best_weights = copy_weights(self.policy)
         self.curve.append(score)
         self.logger.record("bc/neglogp", train_loss)
         self.logger.record("bc/held_out_loss", loss)
@@ -171,7 +171,7 @@ class Cloning:
     def state(self) -> dict[str, Any]:
         """Return everything that training changes, as plain values and tensors."""
         return {
-            "policy": _copy_weights(self.policy),
+            "policy": copy_weights(self.policy),
             "best_weights": self.best_weights,
             "best_loss": self.best_loss,
             "optimizer": self.bc.optimizer.state_dict(),
@@ -222,5 +222,6 @@ def score_set(
     return loss / total, correct / total
 
 
-def _copy_weights(policy: AbacusPolicy) -> dict[str, torch.Tensor]:
+def copy_weights(policy: AbacusPolicy) -> dict[str, torch.Tensor]:
+    """Return a copy of the named weights."""
     return {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from abacus.kernel import ACTIONS
 from abacus.observation import observation_rows
 from abacus.rules import Action
 from oracle.demos.dataset import Demonstrations
+from oracle.demos.recipe import Recipe
 from oracle.demos.shards import default_path, record_demonstrations
 from oracle.files import lock
 from pipelines.job.command_line import relative_path
@@ -50,6 +52,15 @@ class CloningSet:
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        digest = hashlib.sha256()
+        for tensor in (self.rows, self.actions, self.masks, self.counts):
+            array = tensor.numpy()
+            digest.update(f"{array.dtype},{array.shape};".encode() + array.tobytes())
+        return digest.hexdigest()
 
     @classmethod
     def from_demonstrations(cls, demonstrations: Demonstrations, frames: int) -> CloningSet:
@@ -172,6 +183,8 @@ def open_demonstrations(settings: Settings, log: Log) -> Demonstrations:
     if path is None:
         path = recorded_file(settings, log)
     demonstrations = Demonstrations.open(path)
+    if settings.demonstrations is None:
+        _check_recipe(demonstrations.recipe, settings.recipe(), path)
     _check_world(demonstrations, settings, path)
     available = demonstrations.counts["operations"]
     if settings.demo_operations > available:
@@ -193,6 +206,26 @@ def recorded_file(settings: Settings, log: Log) -> Path:
                 log(f"recording {recipe.operations:,} operations into {path}")
                 record_demonstrations(recipe, path)
     return path
+
+
+def _check_recipe(recorded: Recipe, wanted: Recipe, path: Path) -> None:
+    """Raise ValueError for a file with the default name and other content."""
+    found, expected = (
+        recipe.to_dict()
+        | {"config": None}
+        | {f"config.{name}": value for name, value in recipe.config.to_dict().items()}
+        for recipe in (recorded, wanted)
+    )
+    differing = [
+        f"{name}={found[name]} instead of {value}"
+        for name, value in expected.items()
+        if found[name] != value
+    ]
+    if differing:
+        raise ValueError(
+            f"{relative_path(path)} was recorded with {', '.join(differing)}: move it away, or "
+            "give it with --demonstrations"
+        )
 
 
 def _check_world(demonstrations: Demonstrations, settings: Settings, path: Path) -> None:

@@ -1,7 +1,11 @@
 """Policies in files: weights as safetensors, their description as JSON. Loading runs no code.
 
     policy.safetensors   the weights by name
-    policy.json          format, version, network, base, frames, and `about`: notes on the policy
+    policy.json          format, version, network, base, frames, `about`: notes on the policy,
+                         `digest` of the weights, and `sha256` of all of these
+    certificate.json     beside some policies: what was proved of the weights with its digest
+
+Loading compares the digests. Version 1 of the description has none.
 
 Zips of Stable-Baselines3 can be read as well. Loading one unpickles, which can run any code: it
 needs `trust`.
@@ -9,7 +13,10 @@ needs `trust`.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +27,25 @@ from safetensors.torch import save as save_tensors
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import A2C, PPO
 
+from abacus.checks import shorten
+from abacus.rules import AbacusConfig
+from oracle.exact.certificate import digest_of
 from oracle.files import atomic_write, atomic_write_text
 from pipelines.learning.networks import NETWORK_NAMES
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.settings import parse_json
 
 FORMAT = "virtual-abacus-policy"
-VERSION = 1
+VERSION = 2
+#: The version without digests, which is read as well.
+VERSION_WITHOUT_DIGESTS = 1
 WEIGHTS_FILE = "policy.safetensors"
 DESCRIPTION_FILE = "policy.json"
+CERTIFICATE_FILE = "certificate.json"
+_DESCRIBED = {"format", "version", "network", "base", "frames", "about"}
+#: Of the weights, and of the description.
+_DIGESTS = {"digest", "sha256"}
 #: Folders of a run that hold policies, the preferred one first.
 RUN_POLICIES = ("best", "last", "clone")
 #: The certified policy that comes with the project, written by `python -m pipelines.publish`.
@@ -44,21 +61,23 @@ def save_policy(policy: AbacusPolicy, folder: Path, about: dict[str, Any] | None
     weights = {
         name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()
     }
-    description = {
+    description: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "network": policy.network_name,
         "base": policy.layout.base,
         "frames": policy.layout.frames,
         "about": {} if about is None else about,
+        "digest": digest_of(policy),
     }
+    description["sha256"] = _digest(description)
     atomic_write(folder / WEIGHTS_FILE, lambda file: file.write(save_tensors(weights)))
     atomic_write_text(folder / DESCRIPTION_FILE, json.dumps(description, indent=2) + "\n")
     return folder
 
 
 def load_policy(folder: Path) -> AbacusPolicy:
-    """Return the policy of a folder that `save_policy` wrote."""
+    """Return the policy of a folder that `save_policy` wrote; its digests are compared."""
     description = read_description(folder)
     policy = new_policy(description["network"], description["base"], description["frames"])
     try:
@@ -71,6 +90,11 @@ def load_policy(folder: Path) -> AbacusPolicy:
         ) from error
     if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
         raise PolicyFileError(f"{folder / WEIGHTS_FILE} holds weights that are not finite")
+    if description["version"] == VERSION and description["digest"] != digest_of(policy):
+        raise PolicyFileError(
+            f"{folder / WEIGHTS_FILE} is damaged: its weights do not have the digest in "
+            f"{DESCRIPTION_FILE}"
+        )
     policy.set_training_mode(False)
     return policy
 
@@ -81,29 +105,64 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise PolicyFileError(f"{folder} holds no policy: {DESCRIPTION_FILE} is missing")
     try:
-        description = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise PolicyFileError(f"{path} is not JSON: {error}") from error
+        description = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise PolicyFileError(f"{path} is {error}") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise PolicyFileError(f"{path} does not describe a policy: its format is not {FORMAT!r}")
-    if description.get("version") != VERSION:
+    version = description.get("version")
+    if version not in (VERSION_WITHOUT_DIGESTS, VERSION) or not isinstance(version, int):
         raise PolicyFileError(
-            f"{path} is of version {description.get('version')!r}: this code reads {VERSION}"
+            f"{path} is of version {shorten(version)}: this code reads "
+            f"{VERSION_WITHOUT_DIGESTS} and {VERSION}"
         )
-    if description.get("network") not in NETWORK_NAMES or not all(
-        isinstance(description.get(name), int) for name in ("base", "frames")
-    ):
-        raise PolicyFileError(f"{path} lacks a known network, its base or its frames")
+    if set(description) != _DESCRIBED | (_DIGESTS if version == VERSION else set()):
+        raise PolicyFileError(f"{path} does not have the keys of version {version}")
+    if version == VERSION and description.pop("sha256") != _digest(description):
+        raise PolicyFileError(f"{path} is damaged: its content does not have its digest")
+    if description["network"] not in NETWORK_NAMES or not isinstance(description["about"], dict):
+        raise PolicyFileError(f"{path} lacks a known network or its notes")
+    try:
+        AbacusConfig(base=description["base"], frames=description["frames"])
+    except ValueError as error:
+        raise PolicyFileError(f"{path}: {error}") from error
     return description
+
+
+def _digest(description: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+
+def certificate_of(folder: Path) -> Path | None:
+    """Return the certificate beside a policy: in its folder, or for the best one in its run's."""
+    for place in (folder, *([folder.parent] if folder.name == RUN_POLICIES[0] else [])):
+        if (place / CERTIFICATE_FILE).is_file():
+            return place / CERTIFICATE_FILE
+    return None
+
+
+def check_certificate(folder: Path, policy: AbacusPolicy) -> str | None:
+    """Return what is wrong with the certificate beside a policy; None if nothing is."""
+    path = certificate_of(folder)
+    if path is None:
+        return None
+    try:
+        certificate = parse_json(path.read_bytes())
+        if certificate["policy_digest"] == digest_of(policy):
+            return None
+    except (ValueError, TypeError, KeyError):
+        return f"{path} is damaged: do not rely on it"
+    return f"{path} is the certificate of other weights: do not rely on it"
 
 
 def load_run(path: Path | None = None, *, trust: bool = False) -> AbacusPolicy:
     """Return the best policy of a run, or the policy of a folder or of a trusted zip.
 
-    Without a path, return the published policy.
+    Without a path, return the published policy. A certificate of other weights beside the policy is
+    reported on standard error.
     """
     if path is None:
-        return load_policy(PUBLISHED_POLICY)
+        path = PUBLISHED_POLICY
     if path.suffix == ".zip":
         policy = load_zip(path, trust=trust)
         if not isinstance(policy, AbacusPolicy):
@@ -111,7 +170,11 @@ def load_run(path: Path | None = None, *, trust: bool = False) -> AbacusPolicy:
         return policy
     for folder in (path, *(path / name for name in RUN_POLICIES)):
         if (folder / DESCRIPTION_FILE).is_file():
-            return load_policy(folder)
+            policy = load_policy(folder)
+            problem = check_certificate(folder, policy)
+            if problem is not None:
+                print(f"warning: {problem}", file=sys.stderr)
+            return policy
     raise PolicyFileError(f"{path} holds no policy: give the folder of a run or of a policy")
 
 
@@ -124,9 +187,11 @@ def load_zip(path: Path, *, trust: bool) -> Any:
         )
     if not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
+    if not zipfile.is_zipfile(path):
+        raise PolicyFileError(f"{path} is no zip of Stable-Baselines3")
     for algorithm in (AbacusPPO, MaskablePPO, PPO, A2C):
         try:
             return algorithm.load(path, device="cpu").policy
-        except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - a damaged pickle can raise anything
             problem = f"{algorithm.__name__}: {' '.join(str(error).split())[:80]}"
     raise PolicyFileError(f"{path} is no zip of MaskablePPO, PPO or A2C ({problem})")

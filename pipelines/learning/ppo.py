@@ -286,7 +286,7 @@ def ppo_state(model: AbacusPPO) -> dict[str, Any]:
 
 
 def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
-    """Restore what `ppo_state` returned; the model must have its logger."""
+    """Restore what `ppo_state` returned, but for the log."""
     if state["clone"] is not None:
         model.freeze_clone()
         assert model.clone is not None
@@ -296,7 +296,6 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
     model.num_timesteps = state["num_timesteps"]
     model._n_updates = state["n_updates"]
     model.longest_run = state["longest_run"]
-    model.logger.name_to_value.update(state["logged"])
     _load_abaci(model.batch, state["abaci"])
     # Without a last observation, the library resets the environment.
     model._last_obs = dict(model.batch.observation)

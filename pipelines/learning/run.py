@@ -1,7 +1,13 @@
-"""A training run: clone, fine-tune with PPO, evaluate, save policies and checkpoints, resume."""
+"""A training run: clone, fine-tune with PPO, evaluate, save policies and checkpoints, resume.
+
+The checkpoint is the only state of a run. It is written before anything that is derived from it:
+policies and logs are written from it again on resume, so that a run that was killed at any moment
+resumes to the same result. If what the run reads has changed in the meantime, it is refused.
+"""
 
 from __future__ import annotations
 
+import copy
 import signal
 import threading
 import time
@@ -14,19 +20,21 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
+from abacus.checks import check_choice
 from abacus.sb3 import AbacusVecEnv
-from pipelines.learning.cloning import Cloning, EpochScore
+from oracle.exact.certificate import digest_of
+from pipelines.learning.cloning import Cloning, EpochScore, copy_weights
 from pipelines.learning.cloning_data import CloningSet, Log, load_cloning_sets
 from pipelines.learning.policy import AbacusPolicy
-from pipelines.learning.policy_files import load_policy, load_run, save_policy
+from pipelines.learning.policy_files import RUN_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.run_folder import RunFolder
 from pipelines.scoring.scores import Evaluation, Evaluator
 
 #: Seconds of work that a killed run loses at most, beside an epoch or a rollout.
 CHECKPOINT_SECONDS = 10.0
-#: Stages of a run, as checkpoints name them.
-CLONING, TUNING, DONE = "cloning", "ppo", "done"
+#: Stages of a run, as checkpoints name them: `trained` lacks the reports alone.
+STAGES = CLONING, TUNING, TRAINED, FINISHED = "cloning", "ppo", "trained", "finished"
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
 CLOCKS: dict[str, Callable[[], float]] = {
     "ppo": time.perf_counter,
@@ -71,22 +79,40 @@ class TrainingResult:
 
 
 class Training:
-    """One run, new or resumed from the checkpoint in its folder."""
+    """One run, new or resumed from the checkpoint in its folder.
 
-    def __init__(self, folder: RunFolder, log: Log, *, progress: bool = False) -> None:
-        self.folder, self.log, self.progress = folder, log, progress
+    `trust` allows a zip as the policy to start from.
+    """
+
+    def __init__(
+        self, folder: RunFolder, log: Log, *, progress: bool = False, trust: bool = False
+    ) -> None:
+        self.folder, self.log, self.progress, self.trust = folder, log, progress, trust
         self.settings = folder.settings
         torch.set_num_threads(self.settings.threads)
         saved = folder.load_checkpoint()
         self.saved: dict[str, Any] = {"stage": CLONING} if saved is None else saved
-        self.evaluations = [Evaluation(**values) for values in self.saved.get("evaluations", [])]
-        self.seconds: dict[str, float] = dict(self.saved.get("seconds", {}))
-        self.seconds_at_evaluation = list(self.saved.get("seconds_at_evaluation", []))
+        with folder.reading_checkpoint():
+            self._check_stage()
+            self.evaluations = [Evaluation(**each) for each in self.saved.get("evaluations", [])]
+            self.seconds: dict[str, float] = dict(self.saved.get("seconds", {}))
+            self.seconds_at_evaluation = list(self.saved.get("seconds_at_evaluation", []))
+            #: Weights of each saved policy, and the number of its evaluation.
+            self.policies: dict[str, dict[str, Any]] = dict(self.saved.get("policies", {}))
+            #: Digests of what the run reads.
+            self.inputs: dict[str, str] = dict(self.saved.get("inputs", {}))
         self.train_set: CloningSet | None = None
         self.model = self._new_model()
         self.interruption = Interruption()
         self._evaluator: Evaluator | None = None
         self._saved_at = time.monotonic()
+        #: Policies whose folders this process has written.
+        self._written: dict[str, dict[str, Any]] = {}
+
+    def _check_stage(self) -> None:
+        stage = check_choice("stage", self.saved["stage"], STAGES)
+        if stage != CLONING and not (self.saved["evaluations"] and self.saved["policies"]["last"]):
+            raise ValueError("it has no policy")
 
     @property
     def policy(self) -> AbacusPolicy:
@@ -106,24 +132,43 @@ class Training:
     def _new_model(self) -> AbacusPPO:
         settings = self.settings
         abaci = settings.ppo.n_envs if settings.n_timesteps else 1
-        return AbacusPPO(
-            AbacusPolicy,
-            AbacusVecEnv(abaci, config=settings.world),
-            settings.ppo,
-            seed=settings.seed,
-            device=settings.device,
-            policy_kwargs={"network": settings.network},
-        )
+        try:
+            return AbacusPPO(
+                AbacusPolicy,
+                AbacusVecEnv(abaci, config=settings.world),
+                settings.ppo,
+                seed=settings.seed,
+                device=settings.device,
+                policy_kwargs={"network": settings.network},
+            )
+        except (MemoryError, OverflowError, RuntimeError) as error:
+            raise ValueError(
+                f"n_envs={settings.ppo.n_envs} and n_steps={settings.ppo.n_steps} do not fit into "
+                f"memory: give fewer ({' '.join(str(error).split())[:80]})"
+            ) from error
+
+    @property
+    def finished(self) -> bool:
+        """Whether all outputs of the run were written."""
+        return bool(self.saved["stage"] == FINISHED)
 
     def run(self) -> TrainingResult:
-        """Run the stages that are left."""
+        """Run the stages that are left; restore the model of a run that was trained already."""
         with self.interruption:
             if self.saved["stage"] == CLONING:
                 self._start_policy()
                 self._save(TUNING)
-            if self.settings.n_timesteps and self.saved["stage"] == TUNING:
-                self._fine_tune()
-            self._save(DONE)
+                self._write_policies()
+            elif self.saved["stage"] == TUNING:
+                # The run may have been killed after this checkpoint and before these files.
+                self.folder.write_logs()
+                self._write_policies()
+            if self.saved["stage"] == TUNING:
+                if self.settings.n_timesteps:
+                    self._fine_tune()
+                self._save(TRAINED, {"ppo": self.saved.get("ppo")})
+            else:
+                self._restore_model()
         return TrainingResult(
             clone=self.evaluations[0] if self._has_clone else None,
             best=max(self.evaluations, key=lambda evaluation: evaluation.rank),
@@ -143,32 +188,60 @@ class Training:
     def _has_clone(self) -> bool:
         return self.settings.demo_operations > 0 or self.settings.start_from is not None
 
+    def finish(self) -> None:
+        """Save that all outputs of the run were written."""
+        self._save(FINISHED)
+
     def _start_policy(self) -> None:
         """Clone, or load the policy to start from; evaluate it before PPO."""
         settings, started = self.settings, time.perf_counter()
         if settings.start_from is not None:
-            policy = load_run(settings.start_from, trust=settings.trust)
-            self.policy.load_state_dict(policy.state_dict())
+            policy = load_run(settings.start_from, trust=self.trust)
+            self._check_input("start_from", str(digest_of(policy)))
+            try:
+                self.policy.load_state_dict(policy.state_dict())
+            except RuntimeError:
+                raise ValueError(
+                    f"start_from={settings.start_from} holds a policy of another network, base or "
+                    "number of frames"
+                ) from None
         elif settings.demo_operations:
             self._clone()
         self.seconds["cloning"] = self.seconds.get("cloning", 0.0) + time.perf_counter() - started
         self._evaluate(0)
-        for name in ("clone", "best", "last") if self._has_clone else ("best", "last"):
-            self._save_policy(name)
+        self._keep_policy("clone" if self._has_clone else "last", "best", "last")
+
+    def _load_cloning_sets(self) -> tuple[CloningSet, CloningSet | None]:
+        train, held_out = load_cloning_sets(self.settings, self.log)
+        held_out_digest = "" if held_out is None else held_out.digest
+        self._check_input("demonstrations", train.digest + held_out_digest)
+        return train, held_out
+
+    def _check_input(self, name: str, digest: str) -> None:
+        """Raise ValueError if an input is not the one that the run was started with."""
+        if name not in self.inputs:
+            self.inputs[name] = digest
+            self._save(CLONING)
+        elif self.inputs[name] != digest:
+            raise ValueError(
+                f"the run was started with other {name}: the result would not be the same; restore "
+                "them, or start another run"
+            )
 
     def _clone(self) -> None:
         settings, state = self.settings, self.saved.get("cloning")
-        self.train_set, held_out = load_cloning_sets(settings, self.log)
+        self.train_set, held_out = self._load_cloning_sets()
         cloning = Cloning(
             self.policy,
             self.train_set,
             held_out,
             settings.cloning,
             settings.seed,
-            self.folder.logger("cloning", len(state["curve"]) if state else None),
+            self.folder.logger("cloning"),
         )
         if state:
-            cloning.load_state(state)
+            with self.folder.reading_checkpoint():
+                cloning.load_state(state)
         with tqdm(
             total=settings.cloning.epochs,
             initial=cloning.epochs_done,
@@ -192,32 +265,39 @@ class Training:
     def _fine_tune(self) -> None:
         settings, model, state = self.settings, self.model, self.saved.get("ppo")
         torch.manual_seed(settings.seed)
-        logged = state["num_timesteps"] if state else None
-        model.set_logger(self.folder.logger("progress", logged))
-        if state:
-            load_ppo_state(model, state)
-        else:
-            model.policy.load_state_dict(load_policy(self.folder.path / "last").state_dict())
-            if settings.ppo.kl_weight:
-                model.freeze_clone()
+        model.set_logger(self.folder.logger("progress"))
         if settings.ppo.cloning_weight:
             if self.train_set is None:
-                self.train_set, _ = load_cloning_sets(settings, self.log)
+                self.train_set, _ = self._load_cloning_sets()
             model.demonstrations = self.train_set
+        self._restore_model()
+        if state:
+            model.logger.name_to_value.update(state["logged"])
+        elif settings.ppo.kl_weight:
+            model.freeze_clone()
         left = settings.n_timesteps - model.num_timesteps
         if left > 0:
             model.learn(left, callback=_Callback(self), reset_num_timesteps=not state)
 
+    def _restore_model(self) -> None:
+        """Restore PPO from its checkpoint, or the policy that it starts from."""
+        with self.folder.reading_checkpoint():
+            if self.saved.get("ppo"):
+                load_ppo_state(self.model, self.saved["ppo"])
+            else:
+                self.policy.load_state_dict(self.policies["last"]["weights"])
+
     def after_rollout(self, *, final: bool = False) -> None:
-        """Between updates: evaluate and save policies when due, save a checkpoint when due."""
+        """Between updates: evaluate when due, save a checkpoint when due, then the policies."""
         step, last = self.model.num_timesteps, self.evaluations[-1].step
         frequency = self.settings.eval_freq
         if step > last and (final or step // frequency > last // frequency):
             self._evaluate(step)
-            self._save_policy("last")
+            self._keep_policy("last")
             if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
-                self._save_policy("best")
+                self._keep_policy("best")
             self._save(TUNING, {"ppo": ppo_state(self.model)})
+            self._write_policies()
         else:
             self._save_if_due(TUNING, lambda: {"ppo": ppo_state(self.model)})
 
@@ -225,23 +305,36 @@ class Training:
         evaluation = self.evaluator(self.policy, step)
         self.evaluations.append(evaluation)
         self.seconds_at_evaluation.append(self.seconds.get("ppo_processor", 0.0))
-        logger = self.folder.logger("evaluations", self.evaluations[-2].step if step else None)
+        logger = self.folder.logger("evaluations")
         for name, value in evaluation.record().items():
             logger.record(name, value)
         for name in CLOCKS:
             logger.record(f"time/{name}_seconds", round(self.seconds.get(name, 0.0), 1))
         logger.dump(step)
-        logger.close()
         self.log(evaluation_line(evaluation))
         clone = self.evaluations[0]
         if self._has_clone and evaluation.accuracy < clone.accuracy:
             self.log(f"accuracy below that of the clone, {clone.accuracy:.2%}")
 
-    def _save_policy(self, name: str) -> None:
-        """Save the policy with its last evaluation."""
-        evaluation = self.evaluations[-1]
-        about = {"step": evaluation.step, "evaluation": evaluation.to_dict()}
-        save_policy(self.policy, self.folder.path / name, about)
+    def _keep_policy(self, *names: str) -> None:
+        """Keep a copy of the policy, with the number of its evaluation, for the checkpoint."""
+        weights = copy_weights(self.policy)
+        for name in names:
+            self.policies[name] = {"weights": weights, "evaluation": len(self.evaluations) - 1}
+
+    def _write_policies(self) -> None:
+        """Write the policies of the checkpoint into their folders, but those that are there."""
+        policy = copy.deepcopy(self.policy)
+        for name in RUN_POLICIES:
+            kept = self.policies.get(name)
+            if kept is None or kept is self._written.get(name):
+                continue
+            with self.folder.reading_checkpoint():
+                policy.load_state_dict(kept["weights"])
+                evaluation = self.evaluations[kept["evaluation"]]
+            about = {"step": evaluation.step, "evaluation": evaluation.to_dict()}
+            save_policy(policy, self.folder.path / name, about)
+            self._written[name] = kept
 
     def _save_if_due(self, stage: str, state: Callable[[], dict[str, Any]]) -> None:
         """Save if the last checkpoint is old or Ctrl-C was pressed; in this case, stop."""
@@ -257,6 +350,8 @@ class Training:
             "seconds": self.seconds,
             "seconds_at_evaluation": self.seconds_at_evaluation,
             "longest_run": self._longest_run,
+            "policies": self.policies,
+            "inputs": self.inputs,
             **(state or {}),
         }
         self.folder.save_checkpoint(self.saved)

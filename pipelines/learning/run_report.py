@@ -8,9 +8,9 @@ from dataclasses import replace
 from oracle.exact.certificate import Certificate, certify
 from oracle.files import atomic_write_text
 from pipelines.job.tables import Table
-from pipelines.learning.policy_files import load_policy, save_policy
+from pipelines.learning.policy_files import CERTIFICATE_FILE, load_policy, save_policy
 from pipelines.learning.run import TrainingResult
-from pipelines.learning.run_folder import COMMAND, RunFolder
+from pipelines.learning.run_folder import COMMAND, REPORT, SUMMARY, RunFolder
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
 #: Seed of the final evaluations, on other episodes than those that chose the best policy.
@@ -28,7 +28,10 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
     lines = [
         "# Run report",
         "",
-        f"Command: `{(folder.path / COMMAND).read_text().strip()}`",
+        "Command:",
+        "",
+        # An indented block: no character of a folder's name ends it or is taken as HTML.
+        *(f"    {line}" for line in (folder.path / COMMAND).read_text().strip().splitlines()),
         "",
         table.markdown(),
         *_findings(folder, result, certificate),
@@ -37,7 +40,7 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         f"Seconds: {times}.",
         "",
     ]
-    atomic_write_text(folder.path / "report.md", "\n".join(lines))
+    atomic_write_text(folder.path / REPORT, "\n".join(lines))
     summary = {
         "settings": json.loads(folder.settings.to_json()),
         "clone": None if result.clone is None else result.clone.to_dict(),
@@ -48,7 +51,7 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         "longest_training_run": result.longest_training_run,
         "seconds": result.seconds,
     }
-    atomic_write_text(folder.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+    atomic_write_text(folder.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return table
 
 
@@ -78,7 +81,7 @@ def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | No
         return None
     policy = load_policy(folder.path / "best")
     certificate = certify(policy, observations_of(settings.world))
-    atomic_write_text(folder.path / "certificate.json", certificate.to_json() + "\n")
+    atomic_write_text(folder.path / CERTIFICATE_FILE, certificate.to_json() + "\n")
     about = {
         "step": result.best.step,
         "evaluation": result.best.to_dict(),

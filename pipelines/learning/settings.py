@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from abacus.checks import check_choice, check_integer, check_number, not_allowed
 from abacus.rules import AbacusConfig
-from oracle.demos.recipe import OPERATIONS_PER_EPISODE, Recipe
+from oracle.demos.recipe import MAX_SEED, OPERATIONS_PER_EPISODE, Recipe
 
 ScheduleKind = Literal["constant", "linear", "sinusoid"]
 Preset = Literal["default", "exact", "alone"]
@@ -48,6 +49,10 @@ _AT_LEAST_0 = _Range()
 _AT_LEAST_1 = _Range(1)
 _POSITIVE = _Range(0, low_open=True)
 _PROBABILITY = _Range(0, 1)
+#: NumPy's global generator, which Stable-Baselines3 seeds, takes 32 bits.
+_SEED = _Range(0, 2**32 - 1)
+#: Larger integers overflow in NumPy and torch.
+_LARGEST = 2**53
 
 
 def _number(default: float, allowed: _Range) -> Any:
@@ -74,7 +79,8 @@ class _Checked:
 def _checked(name: str, value: Any, hint: Any, allowed: _Range) -> Any:
     if hint is int:
         high = None if allowed.high is None else int(allowed.high)
-        return check_integer(name, value, int(allowed.low), high)
+        number = check_integer(name, value, int(allowed.low), high)
+        return number if number <= _LARGEST else check_integer(name, value, 0, _LARGEST)
     if hint is float:
         return check_number(name, value, **vars(allowed))
     if get_origin(hint) is Literal:
@@ -115,9 +121,10 @@ def _check_device(device: str) -> None:
     import torch
 
     try:
-        torch.device(device)
-    except RuntimeError:
-        raise not_allowed("device", device, "a device of torch, such as cpu") from None
+        with warnings.catch_warnings(action="ignore"):
+            torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
+        raise not_allowed("device", device, "a device of this machine, such as cpu") from None
 
 
 def _check_learning_rate(schedule: Schedule) -> None:
@@ -211,9 +218,8 @@ class Settings(_Checked):
     #: File of demonstrations; None: recorded into datasets/.
     demonstrations: Path | None = None
     demo_operations: int = _number(500, _AT_LEAST_0)
-    demo_seed: int = _number(0, _AT_LEAST_0)
+    demo_seed: int = _number(0, _Range(0, MAX_SEED))
     start_from: Path | None = None
-    trust: bool = False
     network: NetworkName = "compact"
     world: AbacusConfig = field(
         default_factory=lambda: AbacusConfig(reward="no_of", start="random")
@@ -221,7 +227,7 @@ class Settings(_Checked):
     cloning: CloningSettings = field(default_factory=CloningSettings)
     n_timesteps: int = _number(600_000, _AT_LEAST_0)
     ppo: PpoSettings = field(default_factory=PpoSettings)
-    seed: int = _number(0, _AT_LEAST_0)
+    seed: int = _number(0, _SEED)
     threads: int = _number(1, _AT_LEAST_1)
     device: str = "cpu"
     eval_freq: int = _number(100_000, _AT_LEAST_1)
@@ -273,12 +279,21 @@ class Settings(_Checked):
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """Read settings from JSON text; raise ValueError for anything else."""
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"the settings are not JSON: {error}") from None
+        return cls.from_values(parse_json(text))
+
+    @classmethod
+    def from_values(cls, values: Any) -> Settings:
+        """Read settings from the values of their JSON; raise ValueError for anything else."""
         settings: Settings = _read(cls, values, "the settings")
         return settings
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the values of JSON text; raise ValueError for anything else."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {' '.join(str(error).split())[:100]}") from None
 
 
 def replace_at(record: T, changes: Mapping[str, Any]) -> T:
@@ -388,7 +403,6 @@ FLAGS = {
     "start_from": Flag(
         "start_from", "initial policy (folder of a run or of a policy, trusted zip)"
     ),
-    "trust": Flag("trust", "load a zip, which can run code of its author"),
     "network": Flag("network", "network of actor and critic"),
     "base": Flag("world.base", "base of the numbers: positions of a column"),
     "columns": Flag("world.columns", "columns of the abacus"),

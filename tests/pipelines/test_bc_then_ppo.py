@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import functools
 import json
+import shutil
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from oracle.demos.recipe import Recipe
 from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION
@@ -21,7 +31,7 @@ from pipelines.learning import run as training_module
 from pipelines.learning.networks import PaperNetwork
 from pipelines.learning.policy_files import load_policy, load_run
 from pipelines.learning.run import Training
-from pipelines.learning.run_folder import STEP
+from pipelines.learning.run_folder import STEP, RunFolder, run_lock
 from pipelines.learning.settings import PRESETS, Settings
 from tests.pipelines.small_world import FRAMES, WORLD
 
@@ -75,7 +85,7 @@ def test_a_run_writes_all_files_and_prints_their_places(
     assert summary["best"]["accuracy"] >= summary["clone"]["accuracy"]
     assert all(line["illegal_actions"] == 0 for line in summary["evaluations"])
     assert "--demo-operations 20" in (folder / "command.txt").read_text()
-    saved = Settings.from_json((folder / "config.json").read_text())
+    saved = RunFolder.open(folder, {}).settings
     assert (saved.n_timesteps, saved.ppo.kl_weight) == (4096, PRESETS["default"].ppo.kl_weight)
     header = (folder / "progress.csv").read_text().splitlines()[0].split(",")
     for key in (
@@ -209,11 +219,31 @@ def test_ctrl_c_saves_and_prints_how_to_resume(
     assert job("--resume", tmp_path / "run", alone=True) == 0
 
 
-def test_a_finished_run_can_be_resumed_and_prints_its_table_again(job: Job, tmp_path: Path) -> None:
+def test_a_finished_run_is_left_alone(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert job("--run-folder", tmp_path / "run", "--n-timesteps", 1024) == 0
-    before = weights(tmp_path / "run/last")
+    before = contents(tmp_path / "run")
+    capsys.readouterr()
     assert job("--resume", tmp_path / "run", alone=True) == 0
-    assert same(before, weights(tmp_path / "run/last"))
+    assert "the run is finished, nothing was changed: see" in capsys.readouterr().out
+    assert contents(tmp_path / "run") == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stop_before(monkeypatch: pytest.MonkeyPatch, job: Job, folder: Path, method: str) -> None:
+    """Start a run that is killed before a method of `Training` is called."""
+
+    def kill(*arguments: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, method, kill)
+        with pytest.raises(Killed):
+            job("--run-folder", folder)
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -232,7 +262,16 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (["--n-envs", "0"], "n_envs=0 is not allowed"),
         (["--clip-range", "nan"], "clip_range=nan is not allowed"),
         (["--cloning-learning-rate", "inf"], "learning_rate=inf is not allowed"),
+        (["--cloning-learning-rate", "0"], "learning_rate=0.0 is not allowed"),
+        (["--target-kl", "-1"], "target_kl=-1.0 is not allowed"),
+        (["--seed", str(2**32)], "seed=4294967296 is not allowed"),
+        (["--n-timesteps", "1e300"], "n_timesteps=a number of"),
+        (["--n-envs", "1e15"], "do not fit into memory"),
+        (["--n-steps", "1e15"], "do not fit into memory"),
         (["--device", "gpu9"], "device='gpu9' is not allowed"),
+        (["--device", "meta"], "device='meta' is not allowed"),
+        (["--device", "zzz"], "device='zzz' is not allowed"),
+        (["--device", "cuda:77"], "device='cuda:77' is not allowed"),
         (["--reward", "gold"], "reward='gold' is not allowed"),
         (["--n-timesteps", "0", "--demo-operations", "0"], "nothing to do"),
         (["--start-from", "nowhere"], "give one of them"),
@@ -263,8 +302,10 @@ def test_a_folder_with_another_run_is_left_alone(
     assert before == after
 
 
-def test_a_resumed_run_takes_another_number_of_threads(job: Job, tmp_path: Path) -> None:
-    assert job("--run-folder", tmp_path / "run", "--n-timesteps", 0) == 0
+def test_a_resumed_run_takes_another_number_of_threads(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_before(monkeypatch, job, tmp_path / "run", "finish")
     assert job("--resume", tmp_path / "run", "--threads", 2, alone=True) == 0
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
@@ -314,3 +355,234 @@ def test_a_full_disk_is_one_line_and_leaves_the_checkpoint(
         assert job("--run-folder", tmp_path / "run") == EXIT_MISTAKE
     assert "No space left on device (checkpoint.pt)" in one_line(capsys)
     assert job("--resume", tmp_path / "run", alone=True) == 0
+
+
+def test_a_strangers_run_runs_no_code_of_a_zip(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trust is given on the command line alone: a run folder cannot bring it along."""
+    forged, created = tmp_path / "forged", tmp_path / "created"
+    write_zip_that_creates(created, tmp_path / "model.zip")
+    changes = {"demo_operations": 0, "start_from": tmp_path / "model.zip", "cloning_weight": 0.0}
+    settings = Settings().with_flags({**changes, "base": 2, "columns": 4, "max_digits": 2})
+    RunFolder.create(forged, settings, ["job"])
+    assert "trust" not in (forged / "config.json").read_text()
+    assert job("--resume", forged, alone=True) == EXIT_MISTAKE
+    assert "Give --trust if you trust its source" in one_line(capsys)
+    assert not created.exists()
+    # The value in config.json that older versions followed is refused.
+    config = json.loads((forged / "config.json").read_text())
+    (forged / "config.json").write_text(json.dumps({**config, "trust": True}))
+    assert job("--resume", forged, alone=True) == EXIT_MISTAKE
+    assert "unknown: trust" in one_line(capsys)
+    assert not created.exists()
+    # The zip is one that does run code.
+    (forged / "config.json").write_text(json.dumps(config))
+    assert job("--resume", forged, "--trust", alone=True) == EXIT_MISTAKE
+    assert created.exists()
+
+
+class Creates:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def write_zip_that_creates(created: Path, path: Path) -> None:
+    """Write a zip of Stable-Baselines3 whose data create a file when they are unpickled."""
+    pickled = base64.b64encode(cloudpickle.dumps(Creates(created))).decode()
+    data = {"policy_class": {":type:": "<class>", ":serialized:": pickled}}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data", json.dumps(data))
+
+
+def test_a_safetensors_policy_needs_no_trust(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job("--run-folder", tmp_path / "clone", "--n-timesteps", 0) == 0
+    words = ["--demo-operations", 0, "--cloning-weight", 0, "--n-timesteps", 512]
+    start = ["--start-from", tmp_path / "clone", *words]
+    assert job("--run-folder", tmp_path / "run", *start) == 0
+    assert same(weights(tmp_path / "clone/last"), weights(tmp_path / "run/clone"))
+    assert job("--run-folder", tmp_path / "other", *start, "--frames", 3) == EXIT_MISTAKE
+    assert "of another network, base or number of frames" in capsys.readouterr().err
+
+
+def test_a_run_whose_inputs_changed_is_refused(
+    job: Job,
+    demonstrations: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "own.h5"
+    shutil.copy(demonstrations, path)
+    given = functools.partial(job, "--demonstrations", path)
+    stop_before(monkeypatch, given, tmp_path / "run", "_evaluate")
+    record_demonstrations(Recipe(config=WORLD, operations=100, seed=1), path, overwrite=True)
+    assert job("--resume", tmp_path / "run", alone=True) == EXIT_MISTAKE
+    assert "started with other demonstrations" in one_line(capsys)
+    shutil.copy(demonstrations, path)
+    assert job("--resume", tmp_path / "run", alone=True) == 0
+
+    shutil.copytree(tmp_path / "run/clone", tmp_path / "start")
+    words = ["--start-from", tmp_path / "start", "--demo-operations", 0, "--cloning-weight", 0]
+    stop_before(monkeypatch, functools.partial(job, *words), tmp_path / "from", "_evaluate")
+    shutil.rmtree(tmp_path / "start")
+    shutil.copytree(tmp_path / "run/last", tmp_path / "start")
+    capsys.readouterr()
+    assert job("--resume", tmp_path / "from", alone=True) == EXIT_MISTAKE
+    assert "started with other start_from" in one_line(capsys)
+
+
+def test_a_run_in_use_is_refused(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop_before(monkeypatch, job, tmp_path / "run", "finish")
+    before = contents(tmp_path / "run")
+    with run_lock(tmp_path / "run"):
+        words = [sys.executable, "-m", "pipelines.bc_then_ppo", "--resume", str(tmp_path / "run")]
+        done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == EXIT_MISTAKE
+    assert done.stderr.count("\n") == 1
+    assert "is in use: another process runs it" in done.stderr
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_file_with_the_default_name_and_other_content_is_refused(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipelines.learning.settings.RECORDED_OPERATIONS", 100)
+    flags = {"base": 2, "columns": 4, "max_digits": 2, "frames": 2, "demo_operations": 20}
+    wanted = Settings().with_flags(flags).recipe()
+    other = replace(wanted, seed=7, config=replace(wanted.config, max_digits=1))
+    record_demonstrations(other, tmp_path / "datasets" / wanted.file_name, workers=1)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    assert job("--run-folder", tmp_path / "run", *words, alone=True) == EXIT_MISTAKE
+    message = one_line(capsys)
+    assert "was recorded with seed=7 instead of 0, config.max_digits=1 instead of 2" in message
+    assert wanted.file_name in message
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory, demonstrations: Path) -> Path:
+    """A run that was killed in the middle of PPO."""
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
+    flags = {"demonstrations": demonstrations, "demo_operations": 20, "n_envs": 4, "n_steps": 8}
+    world = {"base": 2, "columns": 4, "max_digits": 2, "frames": FRAMES, "epochs": 1}
+    more = {"n_timesteps": 64, "eval_episodes": 2, "eval_freq": 32}
+    settings = Settings().with_flags({**flags, **world, **more})
+    Training(RunFolder.create(folder, settings, ["job"]), lambda line: None).run()
+    return folder
+
+
+def test_a_damaged_checkpoint_is_one_line(interrupted: Path) -> None:
+    path = interrupted / "checkpoint.pt"
+    content = path.read_bytes()
+    folder = RunFolder.open(interrupted, {})
+    assert folder.load_checkpoint() is not None
+    changes = [content[:size] for size in (0, 1, 50, 100, len(content) // 2, len(content) - 1)]
+    for bit in np.random.default_rng(0).choice(8 * len(content), 300, replace=False):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        changes.append(bytes(changed))
+    messages = []
+    for each in [*changes, content + b"1", b"PK" + content]:
+        path.write_bytes(each)
+        with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged: ") as error:
+            folder.load_checkpoint()
+        messages.append(str(error.value))
+    path.write_bytes(content)
+    assert not any("\n" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stage": "dancing"},
+        {"stage": None},
+        {"logs": 1},
+        {"logs": {"cloning": 3}},
+        {"evaluations": [{"step": 0}]},
+        {"evaluations": []},
+        {"policies": {}},
+        {"policies": {"last": 3}},
+        {"policies": {"last": {"weights": {}, "evaluation": 0}}},
+        {"ppo": {"policy": 1}, "stage": "ppo"},
+        {"ppo": 5, "stage": "trained"},
+        {"seconds": 3},
+        {"inputs": [1]},
+    ],
+)
+def test_a_forged_checkpoint_is_one_line(
+    job: Job,
+    interrupted: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any],
+) -> None:
+    """With its digest, as whoever writes a checkpoint can compute it."""
+    folder = RunFolder.open(shutil.copytree(interrupted, tmp_path / "run"), {})
+    state = folder.load_checkpoint()
+    assert state is not None
+    folder.rows = change.pop("logs", folder.rows)
+    folder.save_checkpoint({**state, "ppo": None, "stage": "ppo", **change})
+    assert job("--resume", tmp_path / "run", alone=True) == EXIT_MISTAKE
+    assert "checkpoint.pt is damaged: " in one_line(capsys)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "[]", "3", "\xff"])
+def test_a_config_that_is_no_object_is_one_line(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    assert job("--resume", tmp_path, alone=True) == EXIT_MISTAKE
+    assert len(one_line(capsys)) < 400
+
+
+def test_a_changed_setting_in_config_json_is_refused(
+    job: Job, interrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(interrupted, tmp_path / "run")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"gamma": 0.95', '"gamma": 0.94'))
+    assert job("--resume", folder, alone=True) == EXIT_MISTAKE
+    assert "the settings do not have their digest" in one_line(capsys)
+
+
+def test_the_report_shows_the_command_as_it_is(job: Job, tmp_path: Path) -> None:
+    folder = tmp_path / "``` <img src=x onerror=alert(1)> \n<b>"
+    assert job("--run-folder", folder, "--n-timesteps", 0) == 0
+    lines = (folder / "report.md").read_text().splitlines()
+    assert [line for line in lines if "<" in line and not line.startswith("    ")] == []
+    assert any("<img src=x" in line for line in lines)
+
+
+def test_tensorboard_shows_every_step_once_after_a_resume(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ppo_state = training_module.ppo_state
+
+    def kill_later(model: Any) -> Any:
+        if model.num_timesteps == 2048:
+            raise Killed
+        return ppo_state(model)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training_module, "ppo_state", kill_later)
+        with pytest.raises(Killed):
+            job("--run-folder", tmp_path / "run")
+    assert job("--resume", tmp_path / "run", alone=True) == 0
+    for name, key in (("progress", "rollout/accuracy"), ("evaluations", "eval/accuracy")):
+        events = EventAccumulator(str(tmp_path / "run/tensorboard" / name), {"scalars": 0})
+        events.Reload()
+        with (tmp_path / "run" / f"{name}.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [event.step for event in events.Scalars(key)] == [int(row[STEP]) for row in rows]
+        values = [event.value for event in events.Scalars(key)]
+        assert values == pytest.approx([float(row[key]) for row in rows])

@@ -94,7 +94,7 @@ def test_a_zip_needs_trust(tmp_path: Path, algorithm: type[PPO]) -> None:
 def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     path.write_text("nothing")
-    with pytest.raises(ValueError, match="no zip of"):
+    with pytest.raises(ValueError, match="is no zip of"):
         find_policy(str(path), trust=True)
 
 

@@ -243,7 +243,7 @@ def broken(change: Any) -> str:
         (broken(lambda v: v.update(world=None)), "the settings, world, are not those"),
         (broken(lambda v: v.update(seed="0")), "seed='0' is not allowed"),
         (broken(lambda v: v.update(threads=1.0)), "threads=1.0 is not allowed"),
-        (broken(lambda v: v.update(trust=1)), "trust=1 is not allowed"),
+        (broken(lambda v: v.update(trust=True)), "unknown: trust"),
         (broken(lambda v: v.update(start_from=3)), "start_from=3 is not allowed"),
         (broken(lambda v: v["world"].update(columns="10")), "columns='10' is not allowed"),
         (broken(lambda v: v["ppo"].update(gamma=NAN)), "gamma=nan is not allowed"),

@@ -1,0 +1,173 @@
+"""Runs that are killed, or whose disk fails, at any file operation resume to the same result."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import functools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oracle.demos.recipe import Recipe
+from oracle.demos.shards import record_demonstrations
+from pipelines import bc_then_ppo
+from pipelines.bc_then_ppo import EXAMPLE, Options, main
+from pipelines.job.command_line import EXIT_MISTAKE, run
+from pipelines.learning import run as training_module
+from pipelines.learning import run_report
+from pipelines.learning.policy_files import load_policy, load_zip, read_description
+from pipelines.learning.run import FINISHED
+from pipelines.learning.run_folder import LOGS, STEP, RunFolder
+from pipelines.scoring.scores import Evaluator
+from tests.interruptions import content_digest, failing_at, failing_states, folder_states, in_child
+from tests.pipelines.small_world import FRAMES, WORLD
+
+Job = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("demonstrations") / "small.h5"
+    record_demonstrations(Recipe(config=WORLD, operations=100), path, workers=1)
+    return path
+
+
+@pytest.fixture
+def job(demonstrations: Path) -> Job:
+    """Return a function that runs a job of less than a second, with two evaluations of PPO."""
+    given = (
+        f"--demonstrations {demonstrations} --demo-operations 20 --epochs 2 --base 2 --columns 4 "
+        f"--max-digits 2 --frames {FRAMES} --n-timesteps 1024 --n-envs 32 --n-steps 8 "
+        "--batch-size 128 --n-epochs 1 --critic-warmup 256 --eval-freq 512 --eval-episodes 4"
+    ).split()
+
+    def start(*words: Any) -> int:
+        alone = "--resume" in words
+        argv = [*([] if alone else given), "--no-progress", "--verbose", "0", *map(str, words)]
+        return run(main, Options, bc_then_ppo.__doc__, EXAMPLE, argv)
+
+    return start
+
+
+@pytest.fixture(autouse=True)
+def few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate on few operations of 16 digits, which would take half of the time of a run."""
+    evaluator = functools.partial(Evaluator, long_operations=50)
+    for module in (training_module, run_report):
+        monkeypatch.setattr(module, "Evaluator", evaluator)
+    monkeypatch.setattr("sys.argv", ["job"])
+
+
+def without_times(row: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in row.items() if key == STEP or not key.startswith("time/")}
+
+
+def named_weights(policy: Any) -> dict[str, list[Any]]:
+    return {name: tensor.tolist() for name, tensor in policy.state_dict().items()}
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Return everything that a run leaves in its folder but times."""
+    found: dict[str, Any] = {}
+    for name in ("clone", "best", "last"):
+        found[name] = named_weights(load_policy(folder / name)), read_description(folder / name)
+    found["model.zip"] = named_weights(load_zip(folder / "model.zip", trust=True))
+    opened = RunFolder.open(folder, {})
+    state = opened.load_checkpoint()
+    assert state is not None
+    assert state["stage"] == FINISHED
+    found["checkpoint"] = state["evaluations"], state["inputs"], state["longest_run"]
+    for name in LOGS:
+        with (folder / f"{name}.csv").open(newline="") as file:
+            found[name] = [without_times(row) for row in csv.DictReader(file)]
+        assert found[name] == [
+            {key: row.get(key, "") for key in found[name][0]} for row in opened.rows[name]
+        ]
+    found["certificate"] = json.loads((folder / "certificate.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text())
+    found["summary"] = {key: value for key, value in summary.items() if key != "seconds"}
+    report = (folder / "report.md").read_text().splitlines()
+    found["report"] = [line for line in report if "Seconds:" not in line and "pytest" not in line]
+    found["files"] = sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if "tfevents" not in path.name
+    )
+    return found
+
+
+def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    return [name for name in expected if found[name] != expected[name]]
+
+
+def resume(job: Job, folder: Path) -> int:
+    """Resume a run, or start it again if it was killed before it wrote its settings."""
+    if (folder / "config.json").is_file():
+        return in_child(lambda: job("--resume", folder))
+    assert in_child(lambda: job("--resume", folder)) == EXIT_MISTAKE
+    return in_child(lambda: job("--run-folder", folder))
+
+
+#: Every checkpoint is written, or those of evaluations alone.
+SECONDS = [0.0, 1e9]
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_a_run_killed_at_any_file_operation_resumes_to_the_same_result(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", seconds)
+    whole = tmp_path / "run"
+    states, operations = folder_states(
+        lambda: job("--run-folder", whole), whole, tmp_path / "states"
+    )
+    expected = results(whole)
+    assert len(expected["checkpoint"][0]) == 3
+    wrong = []
+    for state in states:
+        status = resume(job, state)
+        different = ["status"] if status else differences(results(state), expected)
+        if different:
+            wrong.append((state.name, status, different))
+        shutil.rmtree(state)
+    print(f"{operations} file operations, {len(states)} states, {len(wrong)} not equal")
+    assert wrong == []
+    assert len(states) > 100
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_a_failing_disk_is_one_line_and_the_run_resumes_to_the_same_result(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    if number == errno.ENOSPC:
+        monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", 0.0)
+    whole = tmp_path / "run"
+    failed = failing_states(
+        lambda: job("--run-folder", whole), whole, tmp_path / "failed", number, first=3
+    )
+    for at in (1, 2):
+        new = tmp_path / f"new-{at}"
+        status = failing_at(lambda new=new: job("--run-folder", new), new, at, number)
+        # A folder that could not be made because it is there does no harm.
+        assert status in (0, EXIT_MISTAKE)
+    expected = results(whole)
+    wrong: list[Any] = []
+    states: dict[str, Path] = {}
+    for each in failed:
+        # What fails while temporary files are removed does no harm.
+        if each.status and (each.status, each.error.count("\n")) != (EXIT_MISTAKE, 1):
+            wrong.append((each.folder, each.status, each.error))
+        states.setdefault(content_digest(each.folder), each.folder)
+    # The states after the other errors are the same.
+    if number == errno.ENOSPC:
+        for state in states.values():
+            status = resume(job, state)
+            different = ["status"] if status else differences(results(state), expected)
+            if different:
+                wrong.append((state, status, different))
+    print(f"{len(failed)} failed operations, {len(states)} states, {len(wrong)} wrong")
+    assert wrong == []
+    assert len(failed) > 200
