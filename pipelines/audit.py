@@ -83,6 +83,9 @@ class Options:
         for number in self.frames:
             check_integer("frames", number, 1, MAX_FRAMES)
         check_integer("steps", self.steps, 1)
+        check_integer("seed", self.seed, 0)
+        check_integer("list_up_to", self.list_up_to, 0)
+        AbacusConfig(base=self.base, columns=self.columns, max_digits=self.max_digits)
         if self.output.exists() and not self.output.is_dir():
             raise ValueError(f"output={relative_path(self.output)} is a file: give a folder")
 
@@ -151,7 +154,9 @@ def measure(options: Options) -> Iterator[Row]:
     """Yield the rows of the table."""
     steps = options.steps
     for variant in options.variants:
-        with tqdm(total=steps, desc=f"{variant}: steps", unit_scale=True, leave=False) as bar:
+        with tqdm(
+            total=steps, desc=f"{variant}: steps", unit_scale=True, disable=None, leave=False
+        ) as bar:
             sample = sample_steps(options.config, variant, steps, options.seed, bar.update)
         for frames in sorted(set(options.frames)):
             yield _row(_explore(options.base, variant, frames), sample, options.list_up_to)
@@ -159,7 +164,7 @@ def measure(options: Options) -> Iterator[Row]:
 
 def _explore(base: int, variant: Variant, frames: int) -> Exploration:
     title = f"{variant}, {counted(frames, 'frame')}: situations"
-    with tqdm(desc=title, unit_scale=True, leave=False) as bar:
+    with tqdm(desc=title, unit_scale=True, disable=None, leave=False) as bar:
 
         def progress(done: int, found: int) -> None:
             bar.total = found
@@ -300,7 +305,7 @@ def _worked_example(example: Example, row: Row) -> Iterator[str]:
 
 
 def _describe(batch: AbacusBatch) -> str:
-    """Return where the signpost is, and what is left to write."""
+    """Describe the signpost's position and the next column to change."""
     scalars = batch.scalars[0]
     j, signpost = int(scalars["digit_index"]), int(scalars["signpost"])
     if j == ON_OPERATION_SYMBOL:

@@ -323,7 +323,7 @@ def _rows_with_curves(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Curve:
+class CurveLine:
     """A learning curve: its label, its look and its seeds."""
 
     label: str
@@ -348,7 +348,11 @@ class Curve:
 
 
 def _curve_figure(
-    folder: Path, key: str, finding: str, rows: pd.DataFrame, by_panel: Mapping[str, list[Curve]]
+    folder: Path,
+    key: str,
+    finding: str,
+    rows: pd.DataFrame,
+    by_panel: Mapping[str, list[CurveLine]],
 ) -> FigureFiles:
     """Draw panels of learning curves side by side."""
     averages = _averages([curve.seeds for curves in by_panel.values() for curve in curves])
@@ -380,7 +384,7 @@ def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> FigureFiles:
     counts = [numbers[place] for place in sorted({0, len(numbers) // 2, len(numbers) - 1})]
     by_panel = {
         f"{n:,} demonstrations" if n else "no demonstrations": [
-            Curve(kind.name, look_of(kind), seeds)
+            CurveLine(kind.name, look_of(kind), seeds)
             for (kind, other), seeds in by_setting(rows).items()
             if other == n
         ]
@@ -397,9 +401,9 @@ def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> FigureFiles:
 def dqn_curves(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw a panel for each level of reward, a curve for each learner."""
     arms = [arm for arm in REWARDED if (rows["arm"] == arm).any()]
-    by_panel: dict[str, list[Curve]] = {}
+    by_panel: dict[str, list[CurveLine]] = {}
     for (kind, _), seeds in by_setting(rows).items():
-        curve = Curve(ARM_NAMES[kind.arm], LOOKS[1 + arms.index(kind.arm)], seeds)
+        curve = CurveLine(ARM_NAMES[kind.arm], LOOKS[1 + arms.index(kind.arm)], seeds)
         by_panel.setdefault(kind.name, []).append(curve)
     by_arm: dict[str, list[float]] = {}
     for curve in (curve for curves in by_panel.values() for curve in curves):

@@ -38,7 +38,7 @@ _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
 #: Version of the scores of new records; records without one are of version 1.
 SCORING_VERSION = 2
 #: How the 16-digit test of each version draws subtractions. Version 2 also starts the episodes of
-#: `Score.longest_run` from 0.
+#: `PolicyScore.longest_run` from 0.
 SCORING_DEFINITIONS = {
     1: "a subtraction below zero was turned into an addition",
     2: "the operands of a subtraction below zero are swapped",
@@ -93,7 +93,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Score:
+class PolicyScore:
     """Results of a greedy policy on operations that were not used to select it."""
 
     #: Share of operations solved on the training distribution.
@@ -127,11 +127,11 @@ class Record:
 
     cell: Cell
     #: Policy before reinforcement learning; None if nothing was cloned.
-    clone: Score | None
+    clone: PolicyScore | None
     #: Policy kept by the run: the best on its evaluation episodes.
-    final: Score
+    final: PolicyScore
     #: Policy at the end of training.
-    last: Score
+    last: PolicyScore
     curve: tuple[CurvePoint, ...]
     #: Longest run of operations solved by the sampling policy during training.
     longest_training_run: int
@@ -149,7 +149,7 @@ class Record:
     def from_dict(cls, values: dict[str, Any]) -> Record:
         """Make a record from plain values; raise ValueError if they are not a record's."""
         try:
-            scores = {name: values[name] and Score(**values[name]) for name in POLICIES}
+            scores = {name: values[name] and PolicyScore(**values[name]) for name in POLICIES}
             curve = tuple(CurvePoint(**point) for point in values["curve"])
             return cls(**values | scores | {"cell": Cell(**values["cell"]), "curve": curve})
         except (TypeError, KeyError) as error:
@@ -186,7 +186,7 @@ SETTING = ["kind", "demonstrations"]
 _COLUMNS = [
     *("comparison", "kind", "arm", "reward", "operations", "demonstrations", "allowed_labels"),
     *("steps", "seed", "evaluations", "labels", "longest_training_run", "record"),
-    *(f"{policy}_{field.name}" for policy in POLICIES for field in fields(Score)),
+    *(f"{policy}_{field.name}" for policy in POLICIES for field in fields(PolicyScore)),
 ]
 
 

@@ -209,15 +209,15 @@ def analyse(
             if truth:
                 analysis.relative_sizes.append(difference / truth)
         if operations.digits <= LONGEST_EXAMPLE:
-            rows = _by_turns(errors)[: EXAMPLES - len(analysis.examples)]
+            rows = _alternate_classes(errors)[: EXAMPLES - len(analysis.examples)]
             analysis.examples += [_example(operations, outputs, errors, row) for row in rows]
     analysis.columns = dict(sorted(error_columns.items()))
     analysis.error_digits = dict(sorted(error_digits.items()))
     return analysis
 
 
-def _by_turns(errors: FirstErrors) -> list[int]:
-    """Return the rows in an order in which the classes take turns."""
+def _alternate_classes(errors: FirstErrors) -> list[int]:
+    """Return the rows in an order that alternates between the classes."""
     turn = np.zeros(len(errors), np.int64)
     for error_class in ErrorClass:
         rows = np.flatnonzero(errors.classes == error_class)

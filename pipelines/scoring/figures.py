@@ -81,7 +81,7 @@ def pictures_of(results: Results) -> list[Picture]:
     return pictures
 
 
-def _drawn(key: str, title: str, alt: str, size: tuple[float, float], draw: Any) -> Picture:
+def _draw_picture(key: str, title: str, alt: str, size: tuple[float, float], draw: Any) -> Picture:
     settings: Any = {**STYLE, "svg.hashsalt": key}
     with mpl.rc_context(settings):
         figure = Figure(figsize=size, layout="constrained")
@@ -127,7 +127,7 @@ def _generalisation(scores: list[Score]) -> Picture:
         f"{score.name} {score.errors} errors in {score.operations}" for score in scores
     )
     title = "Error rate on longer operands. Hollow: no error, the mark is the interval's upper end."
-    return _drawn("generalisation", title, alt, WIDE, draw)
+    return _draw_picture("generalisation", title, alt, WIDE, draw)
 
 
 def _draw_rates(axes: Axes, rates: list[tuple[float, ErrorRate]], colour: str, marker: str) -> None:
@@ -190,7 +190,7 @@ def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
     alt = "; ".join(
         f"{a.name}: " + ", ".join(f"{n} {100 * a.share(n):.1f} %" for n in names) for a in errors
     )
-    return _drawn("classes", "Class of the first error.", alt, NARROW, draw)
+    return _draw_picture("classes", "Class of the first error.", alt, NARROW, draw)
 
 
 def _columns(errors: list[ErrorAnalysis]) -> Picture:
@@ -206,7 +206,7 @@ def _columns(errors: list[ErrorAnalysis]) -> Picture:
         axes.set_ylabel("share, %")
 
     alt = ", ".join(f"column {column}: {count}" for column, count in chosen.columns.items())
-    return _drawn("columns", f"Columns of first errors, {chosen.name}.", alt, NARROW, draw)
+    return _draw_picture("columns", f"Columns of first errors, {chosen.name}.", alt, NARROW, draw)
 
 
 def _runs(all_runs: list[Runs]) -> Picture:
@@ -234,7 +234,7 @@ def _runs(all_runs: list[Runs]) -> Picture:
     alt = "; ".join(
         f"{OPERATION_WORDS[r.operations]}: longest {r.longest}, median {r.median}" for r in all_runs
     )
-    return _drawn("runs", "Operations solved in one episode.", alt, NARROW, draw)
+    return _draw_picture("runs", "Operations solved in one episode.", alt, NARROW, draw)
 
 
 def _curves(curves: list[Curve]) -> Picture:
@@ -257,4 +257,4 @@ def _curves(curves: list[Curve]) -> Picture:
         _legend(axes, fontsize=9)
 
     alt = "; ".join(f"{curve.name}: {curve.accuracies[-1]:.1%} at the end" for curve in curves)
-    return _drawn("curves", "Operations solved during training.", alt, WIDE, draw)
+    return _draw_picture("curves", "Operations solved during training.", alt, WIDE, draw)

@@ -1,4 +1,4 @@
-"""Players: what acts on the abaci of a batch. The greedy policy, the expert, random actions.
+"""Players choose actions for the abaci of a batch: the greedy policy, the expert, random actions.
 
 A memoryless policy without its randomness is a table from observations to actions. `GreedyTable`
 runs abaci in compiled code as long as it knows their observations; abaci with a new observation
@@ -236,7 +236,7 @@ def _best_legal(rules, s, digit, scores, row):
 
 @compiled
 def _run_known(all_rules, world, program, results, waiting, slots, codes, scores, max_steps):
-    """Run waiting abaci until they end or meet a new observation; return how many still wait."""
+    """Run waiting abaci until they end or meet a new observation; return how many are left."""
     rules = all_rules[0]
     scalars, cells, history = world
     left = 0
@@ -291,7 +291,7 @@ class StepPlayer:
 
 
 def mistakes_of(batch: AbacusBatch) -> npt.NDArray[np.uint8]:
-    """Return what was wrong in the last step of each abacus, as the `End` it stands for."""
+    """Return the mistake of the last step in each abacus, as the `End` that it would cause."""
     wrong = batch.outcomes[:, _JUDGED] < 0
     ends = _WRONG_ENDS[np.argmax(wrong, axis=1)]
     return np.where(wrong.any(axis=1), ends, np.uint8(End.NONE))

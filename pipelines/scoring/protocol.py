@@ -174,7 +174,7 @@ def operation_replay(player: Player, operations: OperationSet, row: int, frames:
     truth = start - operand if subtract else start + operand
     title = f"{numeral(start, base)} {'-' if subtract else '+'} {numeral(operand, base)}"
     width = max(len(numeral(value, base)) for value in (start, operand, truth))
-    return _recorded(player, one.batch(frames, max(width + 2, 6)), title, truth, 1)
+    return _record(player, one.batch(frames, max(width + 2, 6)), title, truth, 1)
 
 
 def expression_replay(player: Player, expression: str, base: int, frames: int) -> Replay:
@@ -194,12 +194,10 @@ def expression_replay(player: Player, expression: str, base: int, frames: int) -
     )
     batch = AbacusBatch(config, 1, autoreset=False)
     batch.reset(0)
-    return _recorded(player, batch, f"{expression} (decimal)", value, len(operations))
+    return _record(player, batch, f"{expression} (decimal)", value, len(operations))
 
 
-def _recorded(
-    player: Player, batch: AbacusBatch, title: str, truth: int, operations: int
-) -> Replay:
+def _record(player: Player, batch: AbacusBatch, title: str, truth: int, operations: int) -> Replay:
     base = batch.config.base
     start = tuple(batch.digits[0].tolist())
     limit = min(MOST_REPLAY_STEPS, step_limit(batch.config, operations))
@@ -317,10 +315,10 @@ def evaluate_policy(
     Args:
         log: called with a line for each part that is done.
     """
-    return _Evaluation(policy, request, log).run()
+    return _ProtocolRun(policy, request, log).run()
 
 
-class _Evaluation:
+class _ProtocolRun:
     def __init__(self, policy: NamedPolicy, request: Request, log: Callable[[str], object]) -> None:
         self.policy = policy
         self.request = request
@@ -337,15 +335,15 @@ class _Evaluation:
         ]
         try:
             self._certify()
-            self._generalise()
-            self._attack()
+            self._measure_lengths()
+            self._measure_sets()
             self._run_episodes()
         except KeyboardInterrupt:
             results.stopped = True
         results.generalisation = [score for score in results.generalisation if score.operations]
         results.adversarial = [score for score in results.adversarial if score.operations]
         results.runs = [runs for runs in results.runs if runs.episodes]
-        self._explain()
+        self._analyse_errors()
         return results
 
     def _bar(self, name: str, total: int) -> tqdm[NoReturn]:
@@ -360,13 +358,13 @@ class _Evaluation:
                 self.policy.answers, observations, progress=bar.update
             )
 
-    def _generalise(self) -> None:
+    def _measure_lengths(self) -> None:
         for digits in self.request.digits:
             score = Score.of_length(digits, self.request.operations_of(digits))
             sampler = partial(drawn_operations, digits=digits, base=self.policy.base)
             self._measure(score, self.results.generalisation, sampler)
 
-    def _attack(self) -> None:
+    def _measure_sets(self) -> None:
         digits, base = self.request.set_digits, self.policy.base
         for name in self.request.sets:
             score = Score(name, digits + 1, self.request.n_set_operations)
@@ -401,7 +399,7 @@ class _Evaluation:
                 measure_runs(self.policy.player, runs, world, request.seed, bar.update)
             self._log(f"runs, {operations}: longest {runs.longest:,}, median {runs.median:,.0f}")
 
-    def _explain(self) -> None:
+    def _analyse_errors(self) -> None:
         """Analyse the errors, and replay some of the shortest and some ordinary operations."""
         policy, failed = self.policy, self._failed()
         with self._bar("analysis of errors", len(failed)) as bar:

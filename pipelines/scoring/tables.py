@@ -37,7 +37,7 @@ def _tables(results: Results) -> Iterator[Table]:
     if results.generalisation or results.adversarial:
         yield _error_classes(results.errors)
     if results.errors:
-        yield _fates(results.errors)
+        yield _spreads(results.errors)
         yield _columns(results.errors)
     if results.runs:
         yield _runs(results.runs)
@@ -164,7 +164,7 @@ def _error_classes(errors: list[ErrorAnalysis]) -> Table:
     )
 
 
-def _fates(errors: list[ErrorAnalysis]) -> Table:
+def _spreads(errors: list[ErrorAnalysis]) -> Table:
     rows = []
     for analysis in errors:
         size = analysis.to_dict()["median_relative_size"]

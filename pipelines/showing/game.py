@@ -1,4 +1,4 @@
-"""An abacus that computes an expression, the agents that play on it, and texts about both.
+"""Games: an abacus with an expression to compute, the agents that play, and texts about both.
 
 The terminal, films and traces show the `Moment`s of a `Game`.
 """

@@ -9,17 +9,19 @@ import numpy as np
 
 from abacus.reward import LEVELS
 from abacus.rules import Operations
-from pipelines.experiments.records import Arm, Cell, CurvePoint, Record, Score
+from pipelines.experiments.records import Arm, Cell, CurvePoint, PolicyScore, Record
 
 #: How hard a level is, by which the made-up curves differ.
 _HARDNESS = dict(zip(("none", *LEVELS), (3.0, 1.0, 0.7, 1.3, 4.0, 6.0), strict=True))
 
 
-def score(accuracy: float, wrong: int | None = None, long_error_rate: float | None = None) -> Score:
-    """A score that hangs together: without wrong observations it is exact."""
+def score(
+    accuracy: float, wrong: int | None = None, long_error_rate: float | None = None
+) -> PolicyScore:
+    """Return a consistent score: exact without wrong observations."""
     wrong = round(30_000 * (1 - accuracy)) if wrong is None else wrong
     errors = min(1.0, 3 * (1 - accuracy)) if long_error_rate is None else long_error_rate
-    return Score(accuracy, errors, wrong, round(1 / max(1 - accuracy, 0.001)), wrong == 0)
+    return PolicyScore(accuracy, errors, wrong, round(1 / max(1 - accuracy, 0.001)), wrong == 0)
 
 
 def cell(**changed: Any) -> Cell:
@@ -44,9 +46,9 @@ def cell(**changed: Any) -> Cell:
 def record(
     accuracy: float = 0.9,
     *,
-    clone: Score | None = None,
-    final: Score | None = None,
-    last: Score | None = None,
+    clone: PolicyScore | None = None,
+    final: PolicyScore | None = None,
+    last: PolicyScore | None = None,
     curve: Sequence[tuple[int, float]] = (),
     run: int = 10,
     labels: int = 0,
