@@ -131,7 +131,7 @@ def certify(
     smallest difference between the best and the second-best score (the logits of an SB3 policy);
     None for a callable that returns actions. Raise ValueError if the policy does not fit the set.
     """
-    chosen = observations or complete_set(base, frames, variant)
+    chosen = complete_set(base, frames, variant) if observations is None else observations
     actions, margin = _actions_and_margin(answers_of(policy), chosen, progress)
     wrong = np.flatnonzero((actions != chosen.actions) | chosen.ambiguous)
     examples: tuple[Counterexample, ...] = ()

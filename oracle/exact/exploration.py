@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
+from abacus.checks import check_integer
 from abacus.compiling import compiled, compiled_inline
 from abacus.hash_index import EMPTY, empty_slots, find_slot, insert_rows
 from abacus.kernel import ADD, LEFT, ON_OPERATION_SYMBOL, RIGHT, SUBMIT, advance
@@ -121,8 +122,7 @@ def explore(
     `progress` is called from time to time with the number of situations expanded and found.
     """
     check_variant(variant)
-    if width > MAX_WIDTH:
-        raise ValueError(f"width={width!r} is not allowed: give at most {MAX_WIDTH}")
+    check_integer("width", width, 2, MAX_WIDTH)
     batch = _lazy_abacus(base, frames, width)
     roots = _roots(base, frames, width)
     done, first, count = 0, len(roots), len(roots)

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from abacus.checks import check_integer
 from pipelines.experiments.records import Cell, Record
 
 #: How often a cell is started if its workers die.
@@ -45,9 +46,7 @@ class LocalProcesses:
     """Runs cells in processes of this machine, each with one thread."""
 
     def __init__(self, workers: int) -> None:
-        if workers < 1:
-            raise ValueError(f"workers={workers} is not allowed: give 1 or more")
-        self.workers = workers
+        self.workers = check_integer("workers", workers, 1)
 
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]

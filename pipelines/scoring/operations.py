@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus.batch import AbacusBatch
+from abacus.checks import check_integer
 from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import AbacusConfig, Operations
 
@@ -126,16 +127,12 @@ def columns_for(digits: int) -> int:
 
 def check_fit(digits: int, columns: int | None) -> None:
     """Raise ValueError if the sum of two operands of `digits` digits does not fit."""
-    if digits < 1:
-        raise ValueError(f"digits={digits} is not allowed: give 1 or more")
+    check_integer("digits", digits, 1, AbacusConfig.MAX_COLUMNS - SPARE_COLUMNS)
     if columns is not None and columns < digits + 1:
         raise ValueError(
             f"operands of {digits:,} digits do not fit on {columns:,} columns: give at least "
             f"{digits + 1:,} columns, or fewer digits"
         )
-    if columns_for(digits) > AbacusConfig.MAX_COLUMNS:
-        most = AbacusConfig.MAX_COLUMNS - SPARE_COLUMNS
-        raise ValueError(f"digits={digits:,} is not allowed: give at most {most:,}")
 
 
 def step_limit(config: AbacusConfig, operations: int = 1) -> int:

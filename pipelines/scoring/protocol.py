@@ -13,6 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from abacus.batch import AbacusBatch
+from abacus.checks import check_integer
 from abacus.kernel import SUBTRACT
 from abacus.render.scene import PICTURE_COLUMNS
 from abacus.render.view import view_of, visible_columns
@@ -267,12 +268,10 @@ class Request:
         if self.sets == (NO_SETS,):
             object.__setattr__(self, "sets", ())
         for name in ("n_operations", "n_long_operations", "n_set_operations", "run_limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value} is not allowed: give 1 or more")
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
         for name in ("n_episodes", "n_errors", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
+            check_integer(name, getattr(self, name), 0)
         if len(self.replay) > MOST_REPLAYS:
             raise ValueError(f"{len(self.replay)} replays: give at most {MOST_REPLAYS}")
         check_sets(self.sets)

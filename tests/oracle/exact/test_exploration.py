@@ -120,7 +120,8 @@ def test_a_mistake_of_the_expert_raises(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("width", "message"), [(255, "width=255 is not allowed: give at most 254"), (1, "columns=1")]
+    ("width", "message"),
+    [(255, "width=255 is not allowed: give an integer from 2 to 254"), (1, "width=1")],
 )
 def test_an_impossible_width_is_refused(width: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):

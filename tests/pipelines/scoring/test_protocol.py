@@ -122,11 +122,11 @@ def test_memory_does_not_grow_with_the_operations(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_operations": 0}, "n_operations=0 is not allowed: give 1 or more"),
+        ({"n_operations": 0}, "n_operations=0 is not allowed: give an integer of 1 or more"),
         ({"n_set_operations": 0}, "n_set_operations=0"),
         ({"n_long_operations": 0}, "n_long_operations=0"),
         ({"n_episodes": -1}, "n_episodes=-1"),
-        ({"seed": -1}, "seed=-1 is not allowed: give 0 or more"),
+        ({"seed": -1}, "seed=-1 is not allowed: give an integer of 0 or more"),
         ({"sets": ("zeros", "ones")}, "set 'ones' is not known"),
         ({"columns": 3}, "operands of 3 digits do not fit on 3 columns"),
         ({"digits": (0,)}, "digits=0"),
@@ -160,7 +160,7 @@ def test_an_evaluation_of_adversarial_sets_alone_has_replays() -> None:
 
 def test_the_curve_of_a_training_log(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
-    logger = Logger(None, [CsvLog(tmp_path / "first" / "progress.csv", None)])
+    logger = Logger(None, [CsvLog(tmp_path / "first" / "progress.csv", [])])
     for step, accuracy in ((100, 0.2), (200, 0.95), (300, 0.9)):
         logger.record("rollout/accuracy", accuracy)
         logger.dump(step)
