@@ -27,7 +27,7 @@ print(datasets.Dataset.__module__, datasets.__file__)
 
 
 def run_python(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code as `python -c` does in a folder: with that folder first on the path."""
+    """Run code like `python -c` in a folder, which is first on the path."""
     inherited = {name: value for name, value in os.environ.items() if name[:6] != "PYTHON"}
     return subprocess.run(
         [sys.executable, "-c", code],

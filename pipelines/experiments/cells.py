@@ -239,7 +239,7 @@ def _counted_wrong(evaluation: Evaluation) -> int:
 
 
 class Scorer:
-    """Scores policies of one world; the same weights are scored once."""
+    """Callable that scores policies of one world, the same weights once."""
 
     def __init__(self, world: AbacusConfig) -> None:
         self.world = world

@@ -43,7 +43,7 @@ class Done:
 
 
 class LocalProcesses:
-    """Runs cells in processes of this machine, each with one thread."""
+    """Engine of processes on this machine, each with one thread."""
 
     def __init__(self, workers: int) -> None:
         self.workers = check_integer("workers", workers, 1)
@@ -151,7 +151,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class DaskCluster:
-    """Runs cells on the workers of a Dask scheduler, each `dask worker ADDRESS --nthreads 1`.
+    """Engine of the workers of a Dask scheduler, each `dask worker ADDRESS --nthreads 1`.
 
     The project has to be installed there. The scheduler moves the cell of a dead worker to another.
     """

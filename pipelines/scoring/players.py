@@ -68,7 +68,7 @@ class Outcome:
 
 
 class Player(Protocol):
-    """Acts on the abaci of a batch that was reset and has `autoreset=False`."""
+    """Chooser of actions for the abaci of a batch that was reset and has `autoreset=False`."""
 
     #: Whether it always takes the same action in the same state.
     deterministic: bool
@@ -259,7 +259,7 @@ def _run_known(all_rules, world, program, results, waiting, slots, codes, scores
 
 
 class StepPlayer:
-    """Asks a function for actions at every step."""
+    """Player that calls a function for the actions of every step."""
 
     def __init__(
         self, choose: Callable[[AbacusBatch], Actions], deterministic: bool = True

@@ -340,7 +340,7 @@ def observations_of(world: AbacusConfig) -> ObservationSet:
 
 
 class Evaluator:
-    """Evaluates policies of one world during training, always on the same operations.
+    """Callable that evaluates policies of one world in training, always on the same operations.
 
     For the accuracy a mistake of any kind ends an episode, whatever the reward of the world: at a
     level without the signpost module wrong moves would pass, and levels could not be compared.

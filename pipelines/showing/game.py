@@ -85,7 +85,7 @@ def _running_values(operations: tuple[Operation, ...]) -> list[int]:
 
 
 class Agent(Protocol):
-    """Gives the probability of each action; the most probable one is taken."""
+    """Source of action probabilities; the most probable action is taken."""
 
     @property
     def name(self) -> str: ...
@@ -96,7 +96,7 @@ class Agent(Protocol):
 
 
 class ExpertAgent:
-    """Takes the expert's action with probability 1."""
+    """Agent that takes the expert's action with probability 1."""
 
     name = "the teacher"
 
@@ -106,7 +106,7 @@ class ExpertAgent:
 
 
 class NetworkAgent:
-    """Gives the probabilities of a policy's network."""
+    """Agent with the action probabilities of a policy's network."""
 
     def __init__(self, name: str, policy: AbacusPolicy) -> None:
         self.name = name

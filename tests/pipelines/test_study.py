@@ -65,7 +65,7 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 
 class Command:
-    """Runs the command in this process: the imports of another take as long as a small study."""
+    """Run the command in this process: in another, imports take as long as a small study."""
 
     def __init__(self, output: pytest.CaptureFixture[str]) -> None:
         self.output = output
