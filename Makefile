@@ -52,7 +52,7 @@ bench: $(STAMP) ## run the timings
 LOCK_FLAGS ?=
 # A build tag such as +cpu names one machine's torch; without it each machine takes its own. The
 # lock must stay free of index addresses and file paths for the same reason.
-lock: $(STAMP) ## resolve pyproject.toml anew into requirements.lock, keeping what still fits
+lock: $(STAMP) ## resolve pyproject.toml into requirements.lock, keeping versions that still fit
 	CUSTOM_COMPILE_COMMAND="make lock" $(PYTHON) -m piptools compile --quiet --all-extras \
 		--strip-extras --annotation-style line --no-emit-options --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --allow-unsafe $(LOCK_FLAGS) \

@@ -52,7 +52,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
             if in_place:
                 _copy_to_special(temporary, path)
             else:
-                publish(temporary, path)
+                move_into_place(temporary, path)
     except OSError as error:
         # Errors of a write name no file.
         if error.errno is not None and error.filename is None:
@@ -60,7 +60,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
 
 
-def publish(temporary: Path, path: Path) -> None:
+def move_into_place(temporary: Path, path: Path) -> None:
     """Flush a complete file or folder to disk, rename it to `path`, and flush the new name."""
     _sync(temporary)
     temporary.replace(path)

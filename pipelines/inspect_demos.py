@@ -167,14 +167,10 @@ class Step:
 
     @property
     def action_text(self) -> str:
-        text = _words(self.taken)
+        text = self.taken.words
         if self.taken != self.label:
-            text += f" (a detour: the expert says {_words(self.label)})"
+            text += f" (a detour: the expert says {self.label.words})"
         return text
-
-
-def _words(action: Action) -> str:
-    return action.name.lower().replace("_", " ")
 
 
 def steps_of(demonstrations: Demonstrations, operation: int) -> Iterator[Step]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from abacus.checks import check_integer
 from pipelines.experiments.cells import WorkFolder, run_cell, settings_of
 from pipelines.experiments.engines import DaskCluster, Done, Engine, LocalProcesses
 from pipelines.experiments.grid import Grid
@@ -57,8 +58,7 @@ class Options:
 
 def main(options: Options, argv: Sequence[str] | None = None) -> int:
     """Run the cells that have no record, and write the report."""
-    if options.workers < 1:
-        raise ValueError(f"workers={options.workers} is not allowed: give 1 or more")
+    check_integer("workers", options.workers, 1)
     grid = Grid.load(options.grid)
     cells = grid.cells_of(options.comparisons)
     work = WorkFolder(options.work_folder)

@@ -27,7 +27,7 @@ from oracle.demos.recipe import Recipe, episode_seeds
 from oracle.demos.recorder import Recorder
 from oracle.demos.schema import DemonstrationsError
 from oracle.demos.writer import DEFAULT_COMPRESSION, FileWriter
-from oracle.files import followed, is_special, lock, publish
+from oracle.files import followed, is_special, lock, move_into_place
 
 #: Where files are stored by default, relative to the working directory.
 FOLDER = Path("datasets")
@@ -84,7 +84,7 @@ def record_demonstrations(
     started, target = time.perf_counter(), followed(Path(path))
     if is_special(target) or target.is_dir():
         raise ValueError(f"{target} is not a regular file: give another output")
-    workers = check_integer("workers", workers or os.cpu_count() or 1, 1)
+    workers = check_integer("workers", os.cpu_count() or 1 if workers is None else workers, 1)
     # As many episodes as make a shard's operations, but not more than the set needs.
     wanted = min(
         check_integer("operations_per_shard", operations_per_shard, 1),
@@ -103,7 +103,7 @@ def record_demonstrations(
             if digest is None:
                 unfinished = shards.folder / f"result{_UNFINISHED}"
                 digest = _write(shards, unfinished, workers, compression, command, progress)
-                publish(unfinished, target)
+                move_into_place(unfinished, target)
     seconds = time.perf_counter() - started
     return RecordedFile(target, digest, seconds, existed, shards.resumed)
 
@@ -225,7 +225,7 @@ class _Shards:
         with FileWriter(unfinished, self.recipe, _SHARD_COMPRESSION) as writer:
             writer.append(shard.columns)
             writer.finish()
-        publish(unfinished, path)
+        move_into_place(unfinished, path)
         return shard
 
     def _load(self, path: Path, index: int) -> Demonstrations | None:

@@ -275,7 +275,8 @@ def enumerate_observations(
 ) -> ObservationSet:
     """Return the observations on an abacus of `width` columns; enough for all by default."""
     _check(base, frames, variant)
-    return collect(explore(base, frames, width or complete_width(frames), variant))
+    columns = complete_width(frames) if width is None else width
+    return collect(explore(base, frames, columns, variant))
 
 
 def collect(exploration: Exploration) -> ObservationSet:

@@ -49,7 +49,7 @@ def drawing_constants() -> dict[str, Any]:
     return {
         **sizes,
         "ENCODING_PERIOD": ENCODING_PERIOD,
-        "ACTION_WORDS": [action.name.lower().replace("_", " ") for action in Action],
+        "ACTION_WORDS": [action.words for action in Action],
         "OPERATION_WORDS": OPERATION_WORDS,
     }
 

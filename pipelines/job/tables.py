@@ -106,8 +106,3 @@ def counted(number: int, noun: str) -> str:
 def interval(low: float, high: float, wording: Callable[[float], str] = percent) -> str:
     """Format an interval: `0 % to 0.00369 %`."""
     return f"{wording(low)} to {wording(high)}"
-
-
-def words(name: str) -> str:
-    """Format the name of a constant: `SIGNPOST_LEFT` as `signpost left`."""
-    return name.lower().replace("_", " ")

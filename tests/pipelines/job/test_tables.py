@@ -12,7 +12,6 @@ from pipelines.job.tables import (
     interval,
     percent,
     points,
-    words,
 )
 
 TABLE = Table("key", "A <title>", "A note.", ("name", "n"), (("a & b", "1"), ("c", "1,234")))
@@ -67,4 +66,3 @@ def test_other_numbers() -> None:
     assert (counted(1, "digit"), counted(1000, "digit")) == ("1 digit", "1,000 digits")
     assert interval(0, 0.0000369) == "0 % to 0.00369 %"
     assert interval(1, 2000, count) == "1 to 2,000"
-    assert words("SIGNPOST_LEFT") == "signpost left"
