@@ -20,7 +20,7 @@ import torch
 
 from abacus.rules import AbacusConfig
 from oracle.exact.certificate import certify, digest_of
-from oracle.files import lock, publish
+from oracle.files import lock, move_into_place
 from pipelines.experiments.records import (
     SCORING_VERSION,
     Arm,
@@ -35,7 +35,7 @@ from pipelines.learning.dqn import DqnResult, run_dqn
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_policy
 from pipelines.learning.run import TUNING, Training, TrainingResult
-from pipelines.learning.run_folder import CHECKPOINT, RunFolder
+from pipelines.learning.run_folder import CHECKPOINT, RunFolder, remove_temporary
 from pipelines.learning.settings import FLAGS, PpoSettings, Settings, resolve
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
@@ -119,13 +119,14 @@ def cloned_run(settings: Settings, clones: Path) -> Path:
         if not path.is_dir():
             unfinished = path.with_name(f".cloning-{path.name}")
             Training(_open_or_create(unfinished, alone), _silent).run()
-            publish(unfinished, path)
+            move_into_place(unfinished, path)
     return path
 
 
 def _open_or_create(path: Path, settings: Settings) -> RunFolder:
     """Return the run folder at a path, a new one if there is no checkpoint to resume from."""
     if (path / CHECKPOINT).is_file():
+        remove_temporary(path)
         return RunFolder(path, settings)
     shutil.rmtree(path, ignore_errors=True)
     return RunFolder.create(path, settings, COMMAND)

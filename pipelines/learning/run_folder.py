@@ -88,7 +88,7 @@ class RunFolder:
     def create(cls, path: Path, settings: Settings, command: Sequence[str]) -> RunFolder:
         """Create the folder of a new run; raise ValueError if `check_new` does."""
         check_new(path)
-        _remove_temporary(path)
+        remove_temporary(path)
         path.mkdir(parents=True, exist_ok=True)
         atomic_write_text(path / COMMAND, shlex.join(command) + "\n")
         values = json.loads(settings.to_json())
@@ -115,14 +115,15 @@ class RunFolder:
                 f"a resumed run keeps its settings; changed: {', '.join(changed)}. Leave them out, "
                 "or start another run"
             )
-        _remove_temporary(path)
+        remove_temporary(path)
         free = {name: value for name, value in given.items() if name in FREE_FLAGS}
         return cls(path, settings.with_flags(free))
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint atomically; it holds the rows of the logs too."""
         content = io.BytesIO()
-        torch.save({**state, "logs": self.rows}, content)
+        # As text: torch takes longer to write many small values than to write the weights.
+        torch.save({**state, "logs": json.dumps(self.rows)}, content)
         payload = content.getvalue()
         atomic_write(self.path / CHECKPOINT, lambda file: file.write(_header(payload) + payload))
 
@@ -142,7 +143,7 @@ class RunFolder:
             state: dict[str, Any] = torch.load(
                 io.BytesIO(payload), weights_only=True, map_location="cpu"
             )
-            self.rows = {name: [dict(row) for row in state["logs"][name]] for name in LOGS}
+            self.rows = _read_rows(state.pop("logs"))
         return state
 
     @contextmanager
@@ -216,6 +217,11 @@ def _header(payload: bytes) -> bytes:
     return MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n"
 
 
+def _read_rows(text: str) -> dict[str, list[Row]]:
+    values = parse_json(text)
+    return {name: [{**row, STEP: str(int(row[STEP]))} for row in values[name]] for name in LOGS}
+
+
 def _digest(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
@@ -229,7 +235,7 @@ def _read_settings(text: str) -> Settings:
     return settings
 
 
-def _remove_temporary(folder: Path) -> None:
+def remove_temporary(folder: Path) -> None:
     """Remove what atomic writes leave behind when they are killed."""
     for path in map(folder.joinpath, WRITTEN):
         for temporary in path.parent.glob(f".{path.name}.????????"):

@@ -6,6 +6,7 @@ import base64
 import csv
 import functools
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -30,6 +30,7 @@ from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
 from pipelines.learning import run as training_module
 from pipelines.learning.networks import PaperNetwork
 from pipelines.learning.policy_files import load_policy, load_run
+from pipelines.learning.ppo import ppo_state
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import STEP, RunFolder, run_lock
 from pipelines.learning.settings import PRESETS, Settings
@@ -394,7 +395,7 @@ class Creates:
 
 def write_zip_that_creates(created: Path, path: Path) -> None:
     """Write a zip of Stable-Baselines3 whose data create a file when they are unpickled."""
-    pickled = base64.b64encode(cloudpickle.dumps(Creates(created))).decode()
+    pickled = base64.b64encode(pickle.dumps(Creates(created))).decode()
     data = {"policy_class": {":type:": "<class>", ":serialized:": pickled}}
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data", json.dumps(data))
@@ -555,6 +556,22 @@ def test_a_changed_setting_in_config_json_is_refused(
     assert "the settings do not have their digest" in one_line(capsys)
 
 
+def test_a_flipped_bit_in_config_json_is_refused_or_harmless(interrupted: Path) -> None:
+    path = interrupted / "config.json"
+    content, settings = path.read_bytes(), RunFolder.open(interrupted, {}).settings
+    refused = 0
+    for bit in np.random.default_rng(0).choice(8 * len(content), 300, replace=False):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(changed)
+        try:
+            assert RunFolder.open(interrupted, {}).settings == settings
+        except ValueError as error:
+            refused += "\n" not in str(error)
+    path.write_bytes(content)
+    assert refused > 200
+
+
 def test_the_report_shows_the_command_as_it_is(job: Job, tmp_path: Path) -> None:
     folder = tmp_path / "``` <img src=x onerror=alert(1)> \n<b>"
     assert job("--run-folder", folder, "--n-timesteps", 0) == 0
@@ -566,8 +583,6 @@ def test_the_report_shows_the_command_as_it_is(job: Job, tmp_path: Path) -> None
 def test_tensorboard_shows_every_step_once_after_a_resume(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ppo_state = training_module.ppo_state
-
     def kill_later(model: Any) -> Any:
         if model.num_timesteps == 2048:
             raise Killed

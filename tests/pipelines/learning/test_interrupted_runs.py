@@ -150,7 +150,7 @@ def test_a_failing_disk_is_one_line_and_the_run_resumes_to_the_same_result(
     )
     for at in (1, 2):
         new = tmp_path / f"new-{at}"
-        status = failing_at(lambda new=new: job("--run-folder", new), new, at, number)
+        status = failing_at(functools.partial(job, "--run-folder", new), new, at, number)
         # A folder that could not be made because it is there does no harm.
         assert status in (0, EXIT_MISTAKE)
     expected = results(whole)
