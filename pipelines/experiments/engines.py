@@ -6,13 +6,20 @@ run again by another worker.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import (
+    CancelledError,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -161,7 +168,10 @@ class DaskCluster:
             from distributed import Client
         except ImportError:
             raise ValueError("--scheduler needs Dask: pip install 'virtual-abacus[dask]'") from None
+        # Its log has a traceback where a scheduler dies; `run` reports that in one line.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         client: Any = Client
+        self.address = address
         try:
             self.client = client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
@@ -202,12 +212,19 @@ class DaskCluster:
                 cell = by_key[future.key]
                 if future.status == "finished":
                     yield Done(cell, future.result())
-                else:
+                elif future.status == "error":
                     yield Done(cell, None, _one_line(future.exception()))
+                else:  # cancelled or lost: no cell has failed
+                    raise ValueError(
+                        f"the Dask scheduler at {self.address} is gone: records are kept, and the "
+                        "same command continues once it runs again"
+                    )
                 future.release()
         finally:
-            self.client.cancel(futures)
-            self.client.close()
+            # Both need the scheduler.
+            with suppress(OSError, TimeoutError, CancelledError):
+                self.client.cancel(futures)
+                self.client.close()
 
 
 #: Both have `workers`, the number of cells that are run at the same time, and `run`.

@@ -42,10 +42,11 @@ def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Start a scheduler and two workers; yield the address and the workers' processes."""
+    """Start a scheduler and two workers; yield its address and the processes, it last."""
     address = f"tcp://127.0.0.1:{free_port()}"
     scheduler = ("scheduler", "--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1])
     alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
     worker = ("worker", address, *alone, "--local-directory", str(folder))
-    with dask(*scheduler, "--no-dashboard"), dask(*worker) as one, dask(*worker) as two:
-        yield address, [one, two]
+    scheduling = dask(*scheduler, "--no-dashboard")
+    with scheduling as last, dask(*worker) as one, dask(*worker) as two:
+        yield address, [one, two, last]

@@ -134,6 +134,25 @@ def test_the_cells_of_a_killed_cluster_worker_are_run_again(tmp_path: Path) -> N
     assert len(list(marks.iterdir())) > 8 or workers[0].pid not in processes
 
 
+def test_a_scheduler_that_dies_is_one_line_and_no_failure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with cluster(tmp_path) as (address, processes):
+        engine = DaskCluster(address)
+        engine.client.wait_for_workers(2, timeout=60)
+        asked = cells(8, folder=str(marks), seconds=0.3)
+        running = engine.run(made_up_work.slow_answer, asked, silent)
+        done = [next(running)]
+        os.killpg(processes[2].pid, signal.SIGKILL)
+        with pytest.raises(ValueError, match=r"scheduler at .* is gone: .* same command") as gone:
+            done.extend(running)
+    assert "\n" not in str(gone.value)
+    assert all(one.record is not None for one in done)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_cluster_reports_cells_when_they_start(tmp_path: Path) -> None:
     def release(cell: Cell) -> None:
         (tmp_path / f"go-{cell.seed}").touch()
