@@ -56,7 +56,7 @@ def _int_of_decimal(text: str) -> int:
     if len(text) <= _PLAIN_DIGITS:
         return int(text)
     low = len(text) // 2
-    high = _int_of_decimal(text[:-low]) * 5**low
+    high: int = _int_of_decimal(text[:-low]) * 5**low
     return (high << low) + _int_of_decimal(text[-low:])
 
 
@@ -88,6 +88,7 @@ def _digits(value: int, base: int, powers: list[int]) -> list[int]:
 
 def digit_count(value: int, base: int) -> int:
     """Return the number of digits of a value, without finding them; 0 has one digit."""
+    value, base = check_integer("value", value, 0), check_integer("base", base, 2)
     # The logarithm of a long value is exact to 15 places: it may be one off, which is corrected.
     count = max(1, int(math.log(value, base)) if value else 1)
     while base**count <= value:
@@ -105,7 +106,8 @@ def value_of(digits: npt.ArrayLike, base: int) -> int:
 def _value(digits: list[int], base: int) -> int:
     if len(digits) > _PLAIN_DIGITS:
         low = len(digits) // 2
-        return _value(digits[low:], base) * base**low + _value(digits[:low], base)
+        high: int = _value(digits[low:], base) * base**low
+        return high + _value(digits[:low], base)
     value = 0
     for digit in reversed(digits):
         value = value * base + digit
