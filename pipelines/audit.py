@@ -102,6 +102,7 @@ class Options:
 
 def main(options: Options) -> int:
     """Measure, print the table, write the pages."""
+    options.output.mkdir(parents=True, exist_ok=True)  # fails now, not after the measurements
     rows = list(measure(options))
     print(_table(rows).text())
     settings = asdict(options)

@@ -50,6 +50,8 @@ def main(options: Options) -> int:
         frames=options.frames,
         seed=options.seed,
     )
+    folder = options.output or REPORTS / _folder_name(policy.name)
+    folder.mkdir(parents=True, exist_ok=True)  # fails now, not after the evaluation
     began = time.perf_counter()
     results = evaluate_policy(policy, options, _print_above_bar)
     # Tuples as lists and paths as text, as in a file.
@@ -62,7 +64,7 @@ def main(options: Options) -> int:
     print(f"{'Policy':<22} {policy.name}")
     for finding in findings_of(results):
         print(f"{finding.label:<22} {finding.figure:<18} {finding.detail}")
-    for path in report.write(options.output or REPORTS / _folder_name(policy.name)):
+    for path in report.write(folder):
         print(f"{'Written':<22} {relative_path(path)}")
     return EXIT_INTERRUPTED if results.stopped else 0
 

@@ -105,7 +105,9 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
         for line in older_records(left, store.contents):
             print(line)
         engine: Engine = (
-            DaskCluster(options.scheduler) if options.scheduler else LocalProcesses(options.workers)
+            LocalProcesses(options.workers)
+            if options.scheduler is None
+            else DaskCluster(options.scheduler)
         )
         print(
             f"{len(left)} cells left, {engine.workers} at a time; results go to "

@@ -87,7 +87,7 @@ def _check_header(line: bytes, path: Path) -> None:
     try:
         header = json.loads(line)
         known = header["format"] == FORMAT
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         known = False
     if not known:
         raise ValueError(f"{relative_path(path)} is not the store of a study: give another --store")
@@ -114,7 +114,7 @@ def _read_line(line: bytes, contents: Contents, path: Path, number: int) -> None
             contents.failures[Cell(**values["failed"]).key] = values["error"]
             return
         record = Record.from_dict(values["record"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{relative_path(path)}, line {number}, is not a record of this version ({error}): "
             "give another --store"

@@ -152,7 +152,12 @@ def _joined(value: Any) -> str:
 
 def parse(options: type[T], description: str, example: str, argv: Sequence[str] | None = None) -> T:
     """Return the options that the command line gives."""
-    given = vars(parser_for(options, description, example).parse_args(argv))
+    parser, words = parser_for(options, description, example), sys.argv[1:]
+    for word in words if argv is None else argv:
+        # argparse would give an empty list.
+        if word.startswith("--") and word.endswith("=--"):
+            parser.error(f"argument {word[:-3]}: expected a value")
+    given = vars(parser.parse_args(argv))
     values = {
         name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
@@ -211,5 +216,5 @@ def relative_path(path: Path) -> str:
     """Return a path relative to the working directory where it lies below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError, RuntimeError):  # elsewhere, or a name that cannot be followed
         return str(path)

@@ -269,9 +269,11 @@ class Request:
             object.__setattr__(self, "sets", ())
         for name in ("n_operations", "n_long_operations", "n_set_operations", "run_limit"):
             if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1)
-        for name in ("n_episodes", "n_errors", "seed"):
-            check_integer(name, getattr(self, name), 0)
+                check_integer(name, getattr(self, name), 1, 2**31 - 1)
+        for name in ("n_episodes", "n_errors"):
+            check_integer(name, getattr(self, name), 0, 2**31 - 1)
+        check_integer("seed", self.seed, 0)
+        check_integer("set_digits", self.set_digits, 1)
         if len(self.replay) > MOST_REPLAYS:
             raise ValueError(f"{len(self.replay)} replays: give at most {MOST_REPLAYS}")
         check_sets(self.sets)
