@@ -23,7 +23,7 @@ from oracle.algorithm import Variant
 from oracle.exact.certificate import Certificate, Counterexample, certify
 from oracle.exact.complete_set import complete_set
 from oracle.files import atomic_write_text
-from pipelines.job.command_line import argument, option, relative_path, run
+from pipelines.job.command_line import argument, option, relative_path, run, stdout_for
 from pipelines.learning.named_policies import find_policy
 
 EXAMPLE = "python -m pipelines.certify runs/first --json certificate.json"
@@ -77,10 +77,11 @@ def main(options: Options) -> int:
             counterexamples=options.counterexamples,
             progress=bar.update,
         )
-    print("\n".join(lines(policy.name, certificate)))
-    if options.json:
-        atomic_write_text(options.json, certificate.to_json() + "\n")
-        print(f"written       {relative_path(options.json)}")
+    with stdout_for((options.json,)):
+        print("\n".join(lines(policy.name, certificate)))
+        if options.json is not None:
+            atomic_write_text(options.json, certificate.to_json() + "\n")
+            print(f"written       {relative_path(options.json)}")
     return EXACT if certificate.exact else NOT_EXACT
 
 

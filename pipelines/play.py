@@ -13,7 +13,7 @@ from pathlib import Path
 from abacus.checks import check_integer, check_number
 from abacus.rules import AbacusConfig
 from oracle.files import atomic_write_text
-from pipelines.job.command_line import argument, option, relative_path, run
+from pipelines.job.command_line import argument, option, relative_path, run, stdout_for
 from pipelines.showing import films, page, terminal
 from pipelines.showing.game import (
     DEFAULT_BASE,
@@ -81,6 +81,11 @@ class Options:
 
 def main(options: Options) -> int:
     """Play, and print the result."""
+    with stdout_for((*options.files.values(), options.html)):
+        return _play(options)
+
+
+def _play(options: Options) -> int:
     if options.html is not None:
         _write_page(options, options.html)
         if not options.files:

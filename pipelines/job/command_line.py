@@ -17,12 +17,13 @@ do sizes that exceed the memory or the integers of the machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -210,6 +211,19 @@ def _line(text: str) -> str:
     text = " ".join(text.split())
     half = _MOST_CHARACTERS // 2
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} … {text[-half:]}"
+
+
+@contextlib.contextmanager
+def stdout_for(paths: Iterable[Path | None]) -> Iterator[None]:
+    """Print to standard error inside if one of these files is standard output itself.
+
+    So `--trace /dev/stdout` can be piped to a reader of JSON.
+    """
+    if {str(path) for path in paths} & {"/dev/stdout", "/dev/fd/1"}:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    else:
+        yield
 
 
 def relative_path(path: Path) -> str:

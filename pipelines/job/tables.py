@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ MISSING = "-"
 OPERATION_WORDS = {"both": "both operations", "add": "addition", "subtract": "subtraction"}
 #: Decimals kept of a percentage: what lies below is rounding noise of a mean.
 _DECIMALS = 9
+#: The beginning of an HTML tag or comment in Markdown.
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _HTML = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""\
 <h3>{{ table.title }}</h3><p>{{ table.note }}</p>
 <div class="wide" tabindex="0" role="region" aria-label="{{ table.title }}">
@@ -56,17 +59,26 @@ class Table:
     def markdown(self) -> str:
         """Return the title as a heading, the note and the cells."""
         lines = [
-            *([f"## {self.title}", ""] if self.title else []),
-            *([self.note, ""] if self.note else []),
-            "| " + " | ".join(self.header) + " |",
+            *([f"## {markdown_text(self.title)}", ""] if self.title else []),
+            *([markdown_text(self.note), ""] if self.note else []),
+            _markdown_row(self.header),
             "|" + "|".join(["---"] + ["---:"] * (len(self.header) - 1)) + "|",
-            *("| " + " | ".join(row) + " |" for row in self.rows),
+            *map(_markdown_row, self.rows),
         ]
         return "\n".join(lines) + "\n"
 
     def html(self) -> Markup:
         """Return the title as a heading, the note and the cells, escaped."""
         return Markup(_HTML.render(table=self))
+
+
+def _markdown_row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(markdown_text(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def markdown_text(text: str) -> str:
+    """Return text on one line in which nothing is an HTML tag: names of folders can hold any."""
+    return _TAG.sub("&lt;", " ".join(text.splitlines()))
 
 
 def percent(share: float) -> str:

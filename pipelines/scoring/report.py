@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from oracle.files import atomic_write_text
 from pipelines.job.pages import render_page
-from pipelines.job.tables import Table, interval, percent
+from pipelines.job.tables import Table, interval, markdown_text, percent
 from pipelines.scoring import paper
 from pipelines.scoring.figures import Picture, pictures_of
 from pipelines.scoring.operations import PAPER_DIGITS
@@ -169,7 +169,7 @@ class Report:
 
     def markdown(self) -> str:
         """Return the report as text."""
-        parts = [f"# Evaluation of {self.policy['name']}\n"]
+        parts = [f"# Evaluation of {markdown_text(self.policy['name'])}\n"]
         parts += [f"- **{f.label}: {f.figure}.** {f.detail}" for f in findings_of(self.results)]
         parts.append("")
         parts += [table.markdown() for table in tables_of(self.results)]
@@ -184,7 +184,7 @@ class Report:
                 f"  - T {example.truth}",
             ]
         parts.append("\n## Configuration\n")
-        parts += [f"- {name}: {value}" for name, value in self._configuration()]
+        parts += [f"- {name}: {markdown_text(value)}" for name, value in self._configuration()]
         return "\n".join(parts) + "\n"
 
     def html(self) -> str:

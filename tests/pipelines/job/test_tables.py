@@ -22,7 +22,7 @@ def test_text_is_aligned() -> None:
 
 
 def test_markdown_has_title_note_and_cells() -> None:
-    lines = ["## A <title>", "", "A note.", "", "| name | n |", "|---|---:|", "| a & b | 1 |"]
+    lines = ["## A &lt;title>", "", "A note.", "", "| name | n |", "|---|---:|", "| a & b | 1 |"]
     assert TABLE.markdown() == "\n".join([*lines, "| c | 1,234 |", ""])
 
 
@@ -35,6 +35,12 @@ def test_html_is_escaped() -> None:
     assert "<h3>A &lt;title&gt;</h3>" in html
     assert "<tr><td>a &amp; b</td><td>1</td></tr>" in html
     assert '<table data-key="key">' in html
+
+
+def test_markdown_holds_no_tag_and_no_cell_more() -> None:
+    table = Table("k", "<b>", "", ("a", "b"), (("<img src=x>", "p < 0.05 | two\nlines"),))
+    assert table.markdown().splitlines()[0] == "## &lt;b>"
+    assert table.markdown().splitlines()[-1] == "| &lt;img src=x> | p < 0.05 \\| two lines |"
 
 
 def test_rows_of_another_length_are_refused() -> None:

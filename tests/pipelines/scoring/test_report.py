@@ -105,6 +105,12 @@ def test_names_are_escaped(folder: Path) -> None:
     assert "&lt;b&gt;policy&lt;/b&gt; &amp; co" in page
 
 
+def test_names_are_no_tags_in_markdown(folder: Path) -> None:
+    text = (folder / "report.md").read_text()
+    assert not re.search(r"<(?=[A-Za-z/!?])", text)
+    assert "&lt;" in text
+
+
 def test_wrong_digits_are_marked_everywhere(folder: Path, results: Results) -> None:
     page, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
     example = results.errors[-1].examples[0]
