@@ -25,7 +25,7 @@ from abacus.sb3 import AbacusVecEnv
 from oracle.exact.certificate import digest_of
 from pipelines.learning.cloning import Cloning, EpochScore, copy_weights
 from pipelines.learning.cloning_data import CloningSet, Log, load_cloning_sets
-from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import RUN_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.run_folder import RunFolder
@@ -273,8 +273,12 @@ class Training:
         self._restore_model()
         if state:
             model.logger.name_to_value.update(state["logged"])
-        elif settings.ppo.kl_weight:
-            model.freeze_clone()
+        else:
+            # Initialising a policy advances torch's generator, as loading one once did here: the
+            # same seed keeps giving the same weights.
+            new_policy(settings.network, settings.world.base, settings.world.frames)
+            if settings.ppo.kl_weight:
+                model.freeze_clone()
         left = settings.n_timesteps - model.num_timesteps
         if left > 0:
             model.learn(left, callback=_Callback(self), reset_num_timesteps=not state)

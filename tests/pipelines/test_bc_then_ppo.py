@@ -29,8 +29,9 @@ from pipelines.bc_then_ppo import EXAMPLE, Options, main
 from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
 from pipelines.learning import run as training_module
 from pipelines.learning.networks import PaperNetwork
+from pipelines.learning.policy import new_policy
 from pipelines.learning.policy_files import load_policy, load_run
-from pipelines.learning.ppo import ppo_state
+from pipelines.learning.ppo import AbacusPPO, ppo_state
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import STEP, RunFolder, run_lock
 from pipelines.learning.settings import PRESETS, Settings
@@ -142,6 +143,27 @@ def test_the_same_seed_gives_the_same_run(job: Job, tmp_path: Path) -> None:
         assert job("--run-folder", tmp_path / name, "--seed", seed) == 0
     assert same(weights(tmp_path / "a/last"), weights(tmp_path / "b/last"))
     assert not same(weights(tmp_path / "a/last"), weights(tmp_path / "c/last"))
+
+
+def test_ppo_starts_with_the_random_numbers_of_the_published_runs(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The results of the study were made with them: the same seed keeps giving the same weights."""
+    states = []
+
+    def learn(self: AbacusPPO, *arguments: Any, **keywords: Any) -> None:
+        states.append(torch.get_rng_state())
+        raise Killed
+
+    monkeypatch.setattr(AbacusPPO, "learn", learn)
+    with pytest.raises(Killed):
+        job("--run-folder", tmp_path / "run", "--seed", 5)
+    with pytest.raises(Killed):
+        job("--resume", tmp_path / "run", alone=True)
+    torch.manual_seed(5)
+    new_policy("compact", 2, FRAMES)
+    assert all(torch.equal(state, torch.get_rng_state()) for state in states)
+    assert len(states) == 2
 
 
 def test_cloning_alone_and_ppo_alone(
