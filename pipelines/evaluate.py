@@ -51,9 +51,15 @@ def main(options: Options) -> int:
         seed=options.seed,
     )
     folder = options.output or REPORTS / _folder_name(policy.name)
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)  # fails now, not after the evaluation
     began = time.perf_counter()
-    results = evaluate_policy(policy, options, _print_above_bar)
+    try:
+        results = evaluate_policy(policy, options, _print_above_bar)
+    except ValueError:
+        if is_new:
+            folder.rmdir()
+        raise
     # Tuples as lists and paths as text, as in a file.
     settings = json.loads(json.dumps(asdict(options), default=str))
     settings["seconds"] = round(time.perf_counter() - began, 1)

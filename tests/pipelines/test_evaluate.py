@@ -57,7 +57,7 @@ def test_a_run_defines_its_base_and_frames(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--n-operations", "0"], "n_operations=0 is not allowed: give an integer of 1 or more"),
+        (["--n-operations", "0"], "n_operations=0 is not allowed: give an integer from 1 to"),
         (["--sets", "ones"], "set 'ones' is not known: give some of full-carries"),
         (["--columns", "3"], "operands of 3 digits do not fit on 3 columns"),
         (["--base", "11"], "base=11 is not allowed"),

@@ -122,7 +122,7 @@ def test_memory_does_not_grow_with_the_operations(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_operations": 0}, "n_operations=0 is not allowed: give an integer of 1 or more"),
+        ({"n_operations": 0}, "n_operations=0 is not allowed: give an integer from 1 to"),
         ({"n_set_operations": 0}, "n_set_operations=0"),
         ({"n_long_operations": 0}, "n_long_operations=0"),
         ({"n_episodes": -1}, "n_episodes=-1"),
