@@ -18,6 +18,7 @@ import resource
 import shutil
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from types import ModuleType
 import distributed  # noqa: F401 - imported once here, not in every call
 import pytest
 import torch
+from tqdm import tqdm
 
 import pipelines
 from pipelines.job.command_line import EXIT_MISTAKE, parse, parser_for, run
@@ -197,6 +199,9 @@ def made(module: ModuleType, calls: list[list[str]], folder: Path) -> Iterator[O
 def _make_calls(
     module: ModuleType, calls: list[list[str]], folder: Path, errors: Path, writing: int
 ) -> None:
+    # The lock of tqdm is shared between processes, and a killed process would keep it.
+    tqdm.set_lock(threading.RLock())
+    tqdm.monitor_interval = 0
     os.chdir(folder)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
