@@ -105,7 +105,9 @@ class Recipe:
         """The operations of an episode, or of the whole set if that has fewer."""
         assert self.config.max_operations is not None
         # An operation takes at least one transition.
-        return min(self.config.max_operations, self.operations or self.transitions or 1)
+        wanted = self.transitions if self.operations is None else self.operations
+        assert wanted is not None
+        return min(self.config.max_operations, wanted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
