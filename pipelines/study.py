@@ -98,6 +98,7 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
     with open_store(options.store) as (store, damage):
         if damage:
             print(damage)
+        work.remove_stored(record.cell for record in store.contents.records.values())
         left = [cell for cell in cells if cell.key not in store.contents.records]
         print(f"{len(cells)} cells, {len(cells) - len(left)} done already")
         if not left:

@@ -11,7 +11,8 @@ import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -91,6 +92,18 @@ class WorkFolder:
         """Remove the run folder of a cell whose record is stored."""
         shutil.rmtree(self.run(cell), ignore_errors=True)
         self.lock(cell).unlink(missing_ok=True)
+
+    def remove_stored(self, cells: Iterable[Cell]) -> None:
+        """Remove what was left by a kill between storing a record and removing its run folder.
+
+        A run folder that another process works in is left alone.
+        """
+        folder = self.path / "cells"
+        left = {entry.stem for entry in folder.iterdir()} if folder.is_dir() else set()
+        for cell in cells if left else ():
+            if cell.key in left:
+                with suppress(TimeoutError), lock(self.lock(cell), timeout=0):
+                    self.remove(cell)
 
 
 def run_cell(cell: Cell, work: WorkFolder) -> Record:

@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from oracle.files import lock
+from pipelines.experiments.cells import WorkFolder
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.store import FILE, being_written, open_store, read_store
 from pipelines.job.command_line import run
+from pipelines.learning.run_folder import CHECKPOINT
 from pipelines.study import EXAMPLE, Options, main
 from tests.pipelines.experiments import synthetic_records as synthetic
 from tests.pipelines.experiments.dask_cluster import cluster
@@ -164,6 +167,32 @@ def test_a_study_resumes_after_a_kill_and_an_interrupt(tmp_path: Path, study: Co
     assert (tmp_path / "store" / FILE).read_bytes() == before
     status, out, _ = study(tmp_path, "--status")
     assert "all: 6 done, 0 running, 0 failed, 0 left" in out
+
+
+def test_a_study_removes_run_folders_that_a_kill_left_after_their_record_was_stored(
+    tmp_path: Path, study: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill between storing a record and removing the run folder; another study uses one."""
+    monkeypatch.setattr("pipelines.study.write_report", lambda *_: [])
+    arguments(tmp_path)
+    finished, used, *others = Grid.load(tmp_path / "grid.json").cells
+    with open_store(tmp_path / "store") as (store, _):
+        for cell in (finished, used, *others):
+            store.add(replace(synthetic.record(clone=synthetic.score(0.5)), cell=cell))
+    work = WorkFolder(tmp_path / "work")
+    other_grid = work.run(finished).with_name("0123456789abcdef")
+    for folder in (work.run(finished), work.run(used), other_grid):
+        folder.mkdir(parents=True)
+        (folder / CHECKPOINT).write_bytes(b"some")
+    work.lock(finished).touch()
+    with lock(work.lock(used)):
+        status, out, err = study(tmp_path)
+    assert status == 0, err
+    assert "6 cells, 6 done already" in out
+    kept = {work.run(used), work.lock(used), other_grid}
+    assert set((tmp_path / "work" / "cells").iterdir()) == kept
+    study(tmp_path)
+    assert set((tmp_path / "work" / "cells").iterdir()) == {other_grid}
 
 
 def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Command) -> None:
