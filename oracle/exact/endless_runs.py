@@ -1,0 +1,90 @@
+"""Find out whether a policy's runs can go on without a submit, from the graph of their situations.
+
+A run that neither submits nor slides stays, from some step on, in one strongly connected part of the
+graph. If the finger only moves left there (or only right; or the signpost), these moves are finitely
+many, because the abacus has an edge: they are removed, and what is left is divided again. A run can
+be endless only where something is left in the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import NegativeCycleError, bellman_ford, connected_components
+
+from abacus.rules import Action
+from oracle.exact.policy_exploration import PolicyExploration
+
+#: Pairs of actions that undo each other.
+OPPOSITES = (
+    (Action.LEFT, Action.RIGHT),
+    (Action.SIGNPOST_LEFT, Action.SIGNPOST_RIGHT),
+)
+#: Parts with more situations are not searched for a drift: the time grows with the square.
+MAX_DRIFTING = 20_000
+
+Edges = npt.NDArray[np.int32]
+
+
+def endless_parts(exploration: PolicyExploration) -> list[npt.NDArray[np.int64]]:
+    """Return the sets of situations in which a run may go on for ever, the nearest first."""
+    actions = exploration.actions
+    edges = exploration.steps[actions[exploration.steps[:, 0]] != Action.SUBMIT]
+    while len(edges):
+        labels = strong_parts(len(exploration), edges)
+        edges = edges[labels[edges[:, 0]] == labels[edges[:, 1]]]
+        part, action = labels[edges[:, 0]], actions[edges[:, 0]]
+        taken = np.zeros(labels.max() + 1, np.uint8)
+        np.bitwise_or.at(taken, part, np.uint8(1) << action)
+        finite = np.zeros(len(edges), np.bool_)
+        for one, other in (*OPPOSITES, *(pair[::-1] for pair in OPPOSITES)):
+            finite |= (action == one) & ((taken[part] >> np.uint8(other)) & 1 == 0)
+        if not finite.any():
+            return _without_drift(actions, labels, edges)
+        edges = edges[~finite]
+    return []
+
+
+def strong_parts(count: int, edges: Edges) -> npt.NDArray[np.int32]:
+    """Return the strongly connected component of each of `count` situations."""
+    ones = np.ones(len(edges), np.bool_)
+    graph = coo_array((ones, (edges[:, 0], edges[:, 1])), shape=(count, count)).tocsr()
+    labels: npt.NDArray[np.int32] = connected_components(graph, connection="strong")[1]
+    return labels
+
+
+def _without_drift(
+    actions: npt.NDArray[np.uint8], labels: npt.NDArray[np.int32], edges: Edges
+) -> list[npt.NDArray[np.int64]]:
+    """Return the parts with a cycle that may end where it started."""
+    parts = []
+    which = labels[edges[:, 0]]
+    order = np.argsort(which, kind="stable")
+    bounds = np.flatnonzero(np.diff(which[order], prepend=-1, append=-1))
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        inside = edges[order[start:stop]]
+        if not drifts(actions, inside):
+            parts.append(np.unique(inside).astype(np.int64))
+    return sorted(parts, key=lambda part: int(part[0]))
+
+
+def drifts(actions: npt.NDArray[np.uint8], edges: Edges) -> bool:
+    """Return whether each cycle of the edges moves the finger, or the signpost, in one direction."""
+    nodes, numbers = np.unique(edges, return_inverse=True)
+    if len(nodes) > MAX_DRIFTING:
+        return False
+    start, end = np.unique(numbers.reshape(edges.shape), axis=0).T
+    action = actions[nodes[start]]
+    for one, other in OPPOSITES:
+        moved = (action == other).astype(np.float64) - (action == one)
+        for direction in (moved, -moved):
+            # A cycle that moves by 1 or more has a positive sum, any other one a negative sum.
+            weights = direction * (len(nodes) + 1) - 1
+            graph = coo_array((weights, (start, end)), shape=(len(nodes),) * 2).tocsr()
+            try:
+                bellman_ford(graph, indices=0)
+            except NegativeCycleError:
+                continue
+            return True
+    return False
