@@ -118,9 +118,9 @@ def _single_environment() -> gymnasium.Env[Any, Any]:
 def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
     """The limit: the passes of the network alone, one forward and n_epochs with gradients."""
     layout = RowLayout(WORLD.base, WORLD.frames)
-    network = make_network("compact", layout)
+    network = make_network("onehot", layout)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
-    rows = torch.rand(settings.rollout, layout.critic)
+    rows = torch.rand(settings.rollout, network.input_length)
 
     def work() -> int:
         with torch.no_grad():
@@ -145,11 +145,11 @@ def demonstrations() -> Demonstrations:
 
 
 def our_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
-    """Epochs of BC with our minibatches, without held-out scores."""
+    """Updates of BC with our minibatches."""
     chosen = CloningSet.from_demonstrations(data, WORLD.frames)
-    settings = CloningSettings(epochs=10**6, batch_size=batch_size, patience=10**6)
-    policy = new_policy("compact", WORLD.base, WORLD.frames)
-    cloning = Cloning(policy, chosen, None, settings, 0, Logger(None, []))
+    settings = CloningSettings(updates=10**6, batch_size=batch_size)
+    policy = new_policy("onehot", WORLD.base, WORLD.frames)
+    cloning = Cloning(policy, chosen, settings, 0, Logger(None, []))
 
     def work() -> int:
         cloning.bc.train(n_epochs=2, progress_bar=False, log_interval=10**9)
@@ -169,7 +169,7 @@ def imitation_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int
         next_obs=DictObs({key: rows[1:] for key, rows in seen.items()}),
         dones=np.zeros(samples, np.bool_),
     )
-    policy = new_policy("compact", WORLD.base, WORLD.frames)
+    policy = new_policy("onehot", WORLD.base, WORLD.frames)
     bc = BC(
         observation_space=policy.observation_space,
         action_space=policy.action_space,
@@ -191,16 +191,15 @@ def imitation_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int
 def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
     """The limit: the passes of the actor over rows in order."""
     chosen = CloningSet.from_demonstrations(data, WORLD.frames)
-    network = make_network("compact", RowLayout(WORLD.base, WORLD.frames))
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    network = make_network("onehot", RowLayout(WORLD.base, WORLD.frames))
+    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+    inputs = network.inputs(chosen.rows)
     batches = len(chosen) // batch_size
 
     def work() -> int:
         for index in range(batches):
             part = slice(index * batch_size, (index + 1) * batch_size)
-            loss = nn.functional.cross_entropy(
-                network.logits(chosen.rows[part]), chosen.actions[part]
-            )
+            loss = nn.functional.cross_entropy(network.logits(inputs[part]), chosen.actions[part])
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             optimizer.step()
@@ -214,7 +213,7 @@ def network_pass(name: str, rows: int) -> Callable[[], int]:
     layout = RowLayout(WORLD.base, WORLD.frames)
     network = make_network(name, layout)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
-    given = torch.rand(rows, layout.critic)
+    given = torch.rand(rows, network.input_length)
 
     def work() -> int:
         logits, values = network(given)
@@ -249,7 +248,7 @@ def main(options: Options) -> int:
         ("cloning, samples: ours", our_cloning(data, batch)),
         ("cloning, samples: imitation's loader and loss", imitation_cloning(data, batch)),
         ("cloning, samples: bare torch, the limit", bare_cloning(data, batch)),
-        ("update of compact, samples", network_pass("compact", 1024)),
+        ("update of compact, samples", network_pass("onehot", 1024)),
     ]
     for name, work in timed:
         print(f"{name:<56}{best_rate(work, options.repetitions):>12,.0f} /s", flush=True)

@@ -1,9 +1,9 @@
 """Behavioural cloning with imitation's `BC`, of the policy that PPO trains afterwards.
 
 The loss is a masked cross entropy, over the legal actions only. Training uses distinct observations
-(see `CloningSet`) and a learning rate that rises over the first tenth of the updates, then falls
-along a cosine. It stops when the held-out loss has not fallen for `patience` epochs, and keeps the
-weights with the lowest held-out loss.
+(see `CloningSet`), a learning rate that rises over the first tenth of the updates, then falls along
+a cosine, and a strong weight decay. It goes on long after every demonstrated action is learned: the
+accuracy on observations that were not demonstrated keeps rising. See docs/cloning.md.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ from stable_baselines3.common.logger import Logger
 
 from pipelines.learning.cloning_data import CloningBatches, CloningSet, split_masks
 from pipelines.learning.networks import CHUNK
-from pipelines.learning.policy import AbacusPolicy, entropy, gather
+from pipelines.learning.optimizer import Muon
+from pipelines.learning.policy import AbacusPolicy, entropy, gather, masked_log_probs
 from pipelines.learning.settings import CloningSettings
 
 #: Fraction of the updates in which the learning rate rises.
 WARMUP = 0.1
-#: Disables the log of BC: ours has a line per epoch.
+#: Updates between two scores.
+SCORE_UPDATES = 500
+#: Disables the log of BC: ours has a line per score.
 NEVER = 10**9
 
 
 @dataclass(frozen=True)
-class EpochScore:
-    """Losses and held-out accuracy after an epoch."""
+class CloningScore:
+    """Loss and accuracy on the cloned observations after a number of updates."""
 
-    epoch: int
-    train_loss: float
-    held_out_loss: float
-    held_out_accuracy: float
+    update: int
+    loss: float
+    accuracy: float
 
 
 class MaskedLoss:
     """Loss function for BC: cross entropy over the legal actions, without running the critic.
 
     Label smoothing spreads a part of the target over all legal actions. It keeps the clone from
-    becoming overconfident, and helps it to generalise: with it, the errors on unseen observations
-    fell from 6 to 0.
+    becoming overconfident, and helps it to generalise.
     """
 
     def __init__(self, smoothing: float) -> None:
@@ -55,8 +56,8 @@ class MaskedLoss:
     def __call__(
         self, policy: AbacusPolicy, obs: torch.Tensor, acts: torch.Tensor
     ) -> BCTrainingMetrics:
-        rows, masks = split_masks(obs)
-        log_probs = policy.log_probs(rows, masks)
+        inputs, masks = split_masks(obs)
+        log_probs = masked_log_probs(policy.network.logits(inputs), masks)
         expert_log_probs = gather(log_probs, acts)
         loss = smoothed_losses(log_probs, masks, acts, self.smoothing).mean()
         with torch.no_grad():
@@ -78,24 +79,21 @@ class Cloning:
     def __init__(
         self,
         policy: AbacusPolicy,
-        train: CloningSet,
-        held_out: CloningSet | None,
+        data: CloningSet,
         settings: CloningSettings,
         seed: int,
         logger: Logger,
     ) -> None:
         self.policy = policy
         self.settings = settings
-        self.train_set = train
-        self.held_out = train if held_out is None else held_out
+        self.inputs = policy.network.inputs(data.rows)
+        self.data = data
         self.generator = torch.Generator().manual_seed(seed)
-        self.batches = CloningBatches(train, settings.batch_size_for(len(train)), self.generator)
+        self.batches = CloningBatches(self.inputs, data, settings.batch_size, self.generator)
         self.logger = logger
         self.bc = self._new_bc()
-        self.curve: list[EpochScore] = []
-        self.best_loss = math.inf
-        self.best_weights = copy_weights(policy)
-        self._updates = 0
+        self.curve: list[CloningScore] = []
+        self.updates = 0
 
     def _new_bc(self) -> BC:
         bc = BC(
@@ -106,89 +104,87 @@ class Cloning:
             policy=self.policy,  # type: ignore[arg-type]
             demonstrations=self.batches,  # type: ignore[arg-type]
             batch_size=self.batches.batch_size,
-            optimizer_kwargs={"lr": 0.0, "fused": True},
+            optimizer_cls=Muon if self.settings.optimizer == "muon" else torch.optim.AdamW,
+            optimizer_kwargs={"lr": 0.0},
             device=self.policy.device,
             custom_logger=HierarchicalLogger(Logger(None, []), []),
         )
+        # BC refuses a weight decay: its own penalty would be scaled by Adam, unlike AdamW's.
+        for group in bc.optimizer.param_groups:
+            group["weight_decay"] = self.settings.weight_decay
         bc.loss_calculator = MaskedLoss(self.settings.label_smoothing)  # type: ignore[assignment]
         return bc
 
-    @property
-    def epochs_done(self) -> int:
-        return len(self.curve)
-
-    @property
-    def finished(self) -> bool:
-        """Whether all epochs are done, or the last `patience` did not lower the held-out loss."""
-        losses = [score.held_out_loss for score in self.curve]
-        since_best = len(losses) - 1 - int(np.argmin(losses)) if losses else 0
-        return len(losses) >= self.settings.epochs or since_best >= self.settings.patience
-
-    def run(self, after_epoch: Callable[[EpochScore], None] | None = None) -> list[EpochScore]:
-        """Train to the end, load the best weights into the policy, and return the curve."""
+    def run(self, after_score: Callable[[CloningScore], None] | None = None) -> CloningScore:
+        """Train to the end; return the last score."""
         self._set_learning_rate()
-        while not self.finished:
-            score = self._epoch()
-            if after_epoch:
-                after_epoch(score)
-        self.policy.load_state_dict(self.best_weights)
-        return self.curve
+        while self.updates < self.settings.updates:
+            score = self._train(min(SCORE_UPDATES, self.settings.updates - self.updates))
+            if after_score:
+                after_score(score)
+        return self.curve[-1]
 
-    def _epoch(self) -> EpochScore:
+    def _train(self, updates: int) -> CloningScore:
         self.policy.set_training_mode(True)
         with warnings.catch_warnings():
             # BC logs its loss without detaching it.
             warnings.filterwarnings("ignore", message="Converting a tensor with requires_grad")
             self.bc.train(
-                n_epochs=1,
+                n_batches=updates,
                 progress_bar=False,
                 log_interval=NEVER,
                 on_batch_end=self._after_update,
             )
-        smoothing = self.settings.label_smoothing
-        train_loss, _ = score_set(self.policy, self.train_set, smoothing)
-        loss, accuracy = score_set(self.policy, self.held_out, smoothing)
-        score = EpochScore(self.epochs_done + 1, train_loss, loss, accuracy)
-        if loss < self.best_loss:
-            self.best_loss = loss
-            self.best_weights = copy_weights(self.policy)
+        loss, accuracy = self._score()
+        score = CloningScore(self.updates, loss, accuracy)
         self.curve.append(score)
-        self.logger.record("bc/neglogp", train_loss)
-        self.logger.record("bc/held_out_loss", loss)
-        self.logger.record("bc/held_out_accuracy", accuracy)
-        self.logger.dump(score.epoch)
+        self.logger.record("bc/loss", loss)
+        self.logger.record("bc/accuracy", accuracy)
+        self.logger.dump(score.update)
         return score
 
+    def _score(self) -> tuple[float, float]:
+        """Return the loss and the accuracy on the cloned observations, by their frequencies."""
+        loss = correct = 0.0
+        data = self.data
+        self.policy.set_training_mode(False)
+        with torch.no_grad():
+            for chunk in torch.split(torch.arange(len(data)), CHUNK):
+                masks, actions, counts = data.masks[chunk], data.actions[chunk], data.counts[chunk]
+                log_probs = masked_log_probs(self.policy.network.logits(self.inputs[chunk]), masks)
+                losses = smoothed_losses(log_probs, masks, actions, self.settings.label_smoothing)
+                loss += float((losses * counts).sum())
+                correct += float(((log_probs.argmax(dim=1) == actions) * counts).sum())
+        total = float(data.counts.sum())
+        return loss / total, correct / total
+
     def _after_update(self) -> None:
-        self._updates += 1
+        self.updates += 1
         self._set_learning_rate()
 
     def _set_learning_rate(self) -> None:
-        done = self._updates / (self.settings.epochs * len(self.batches))
+        done = self.updates / self.settings.updates
         for group in self.bc.optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * one_cycle(done)
+            peak = self.settings.learning_rate * group.get("factor", 1.0)
+            group["lr"] = peak * one_cycle(done)
 
     def state(self) -> dict[str, Any]:
         """Return everything that training changes, as plain values and tensors."""
         return {
             "policy": copy_weights(self.policy),
-            "best_weights": self.best_weights,
-            "best_loss": self.best_loss,
             "optimizer": self.bc.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "updates": self._updates,
+            "updates": self.updates,
             "curve": [vars(score) for score in self.curve],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self.policy.load_state_dict(state["policy"])
-        self.best_weights = state["best_weights"]
-        self.best_loss = state["best_loss"]
         self.bc.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
-        self._updates = state["updates"]
-        self.curve = [EpochScore(**score) for score in state["curve"]]
+        self.updates = state["updates"]
+        self.curve = [CloningScore(**score) for score in state["curve"]]
 
 
 def one_cycle(done: float) -> float:
@@ -204,22 +200,6 @@ def smoothed_losses(
     """Return the cross entropy of each row, with label smoothing over the legal actions."""
     spread = log_probs.masked_fill(~masks, 0.0).sum(dim=1) / masks.sum(dim=1)
     return -((1 - smoothing) * gather(log_probs, actions) + smoothing * spread)
-
-
-def score_set(
-    policy: AbacusPolicy, data: CloningSet, smoothing: float = 0.0
-) -> tuple[float, float]:
-    """Return the masked loss and accuracy on a set, weighted by the frequencies."""
-    loss = correct = 0.0
-    policy.set_training_mode(False)
-    with torch.no_grad():
-        for chunk in torch.split(torch.arange(len(data)), CHUNK):
-            masks, actions, counts = data.masks[chunk], data.actions[chunk], data.counts[chunk]
-            log_probs = policy.log_probs(data.rows[chunk], masks)
-            loss += float((smoothed_losses(log_probs, masks, actions, smoothing) * counts).sum())
-            correct += float(((log_probs.argmax(dim=1) == actions) * counts).sum())
-    total = float(data.counts.sum())
-    return loss / total, correct / total
 
 
 def copy_weights(policy: AbacusPolicy) -> dict[str, torch.Tensor]:

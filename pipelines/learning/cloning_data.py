@@ -137,44 +137,43 @@ class CloningBatches:
     """Minibatches for imitation's `BC`, shuffled in each epoch.
 
     All minibatches of an epoch have the same size, because BC counts samples by its own batch size
-    and would hold a smaller one back; the samples left over are skipped in this epoch.
+    and would hold a smaller one back; the samples left over are skipped in this epoch. `inputs` is
+    what the network reads of the rows of the set.
     """
 
-    def __init__(self, data: CloningSet, batch_size: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, inputs: torch.Tensor, data: CloningSet, batch_size: int, generator: torch.Generator
+    ) -> None:
         self.data = data
         self.batch_size = min(check_integer("batch_size", batch_size, 1), len(data))
         self.generator = generator
-        self._rows_and_masks = torch.cat([data.rows, data.masks.float()], dim=1)
+        self._inputs_and_masks = torch.cat([inputs, data.masks.float()], dim=1)
 
     def __len__(self) -> int:
         return len(self.data) // self.batch_size
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield observations and actions; the masks are appended to the rows, see `split_masks`."""
+        """Yield inputs with masks appended, see `split_masks`, and actions."""
         order = torch.randperm(len(self.data), generator=self.generator)
         for batch in range(len(self)):
             chosen = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-            yield {"obs": self._rows_and_masks[chosen], "acts": self.data.actions[chosen]}
+            yield {"obs": self._inputs_and_masks[chosen], "acts": self.data.actions[chosen]}
 
 
-def split_masks(rows_and_masks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows and masks of a minibatch: BC passes only observations and actions to its loss."""
-    return rows_and_masks[:, : -len(Action)], rows_and_masks[:, -len(Action) :] > 0
+def split_masks(joined: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return inputs and masks of a minibatch: BC passes only observations and actions to a loss."""
+    return joined[:, : -len(Action)], joined[:, -len(Action) :] > 0
 
 
-def load_cloning_sets(settings: Settings, log: Log) -> tuple[CloningSet, CloningSet | None]:
-    """Return the training set and the held-out set, which a single episode does not have."""
+def load_cloning_set(settings: Settings, log: Log) -> CloningSet:
+    """Return the distinct observations of the run's demonstrations."""
     demonstrations = open_demonstrations(settings, log)
-    frames = settings.world.frames
-    train = CloningSet.from_demonstrations(demonstrations.train, frames)
-    held_out = None
-    if demonstrations.episodes["validation"].any():
-        held_out = CloningSet.from_demonstrations(demonstrations.validation, frames)
+    data = CloningSet.from_demonstrations(demonstrations, settings.world.frames)
     log(
         f"{settings.demo_operations:,} operations: {len(demonstrations):,} transitions, "
-        f"{len(train):,} distinct observations to clone"
+        f"{len(data):,} distinct observations to clone"
     )
-    return train, held_out
+    return data
 
 
 def open_demonstrations(settings: Settings, log: Log) -> Demonstrations:

@@ -13,8 +13,8 @@ The rounds, the schedule of who acts and the mixing are those of `DAggerTrainer`
   so that it could not keep a budget, and drops labels of those that ended first.
 - Observations carry their action masks. The library knows no masks, and its learner would take
   illegal actions.
-- Cloning is `pipelines.learning.cloning`, on distinct observations, with early stopping; the
-  weights are initialised in each round.
+- Cloning is `pipelines.learning.cloning`, on distinct observations; the weights are
+  initialised in each round.
 
 The schedule was chosen in trials with one seed, which favours DAgger in the study. A learner that
 acts in all steps and knows little walks to and fro in front of one observation until the step
@@ -49,7 +49,6 @@ from abacus.checks import check_integer
 from abacus.rules import Action
 from abacus.sb3 import AbacusVecEnv
 from oracle.demos.recipe import OPERATIONS_PER_EPISODE
-from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST
 from oracle.policy import ExpertPolicy, Flat, FlatObservations
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet, split_masks
@@ -114,12 +113,7 @@ class Labels:
     def __len__(self) -> int:
         return self._count
 
-    def add(
-        self,
-        batch: AbacusBatch,
-        actions: npt.NDArray[np.integer],
-        episodes: npt.NDArray[np.integer],
-    ) -> None:
+    def add(self, batch: AbacusBatch, actions: npt.NDArray[np.integer]) -> None:
         """Append a label for the present state of each abacus."""
         columns = {
             "history": batch.history,
@@ -127,7 +121,6 @@ class Labels:
             "operation": batch.scalars["operation"],
             "action": actions,
             "mask": np.packbits(batch.masks, axis=1, bitorder="little")[:, 0],
-            "episode": episodes,
         }
         for name, values in columns.items():
             self._columns.setdefault(name, []).append(values.copy())
@@ -137,15 +130,9 @@ class Labels:
         """Return all labels, in the order in which they were added."""
         return {name: np.concatenate(parts) for name, parts in self._columns.items()}
 
-    def sets(self) -> tuple[CloningSet, CloningSet | None]:
-        """Return the training and the held-out set, split by episode as in demonstrations."""
-        columns = self.columns()
-        held_out = columns.pop("episode") % SPLIT_EVERY == SPLIT_FIRST
-
-        def selected(which: npt.NDArray[np.bool_]) -> CloningSet:
-            return CloningSet.from_transitions(self.base, *(c[which] for c in columns.values()))
-
-        return selected(~held_out), selected(held_out) if held_out.any() else None
+    def cloning_set(self) -> CloningSet:
+        """Return the distinct observations of the labels."""
+        return CloningSet.from_transitions(self.base, *self.columns().values())
 
 
 class RowsWithMasks(VecEnvWrapper):
@@ -188,26 +175,20 @@ class LabelCollector(InteractiveTrajectoryCollector):
         beta: float,
         rng: np.random.Generator,
         labels: Labels,
-        first_episode: int,
     ) -> None:
         super().__init__(env, get_robot_acts, beta, NOWHERE, rng)
         self.labels = labels
         self.batch = env.abaci.batch
-        self.episodes = first_episode + np.arange(self.num_envs)
-        self.next_episode = first_episode + self.num_envs
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
         """Keep the expert's actions, then take them or those of the learner."""
-        self.labels.add(self.batch, actions, self.episodes)
+        self.labels.add(self.batch, actions)
         super().step_async(actions)
 
     def step_wait(self) -> Any:
         """Wait for the step; unlike the library, save nothing when an episode ends."""
         step = self.venv.step_wait()
         self._last_obs = step[0]  # type: ignore[assignment]
-        ended = np.flatnonzero(step[2])
-        self.episodes[ended] = self.next_episode + np.arange(len(ended))
-        self.next_episode += len(ended)
         return step
 
 
@@ -220,19 +201,19 @@ class RoundCloner:
         self.policy = policy
         self.settings = settings
         self.logger: Any = None
-        self.sets: tuple[CloningSet, CloningSet | None] | None = None
+        self.data: CloningSet | None = None
 
-    def set_demonstrations(self, sets: tuple[CloningSet, CloningSet | None]) -> None:
+    def set_demonstrations(self, data: CloningSet) -> None:
         """Set what the next `train` clones."""
-        self.sets = sets
+        self.data = data
 
     def train(self, **_: Any) -> None:
         """Clone from random weights, as long as the settings say."""
-        assert self.sets is not None
+        assert self.data is not None
         self.policy.load_state_dict(initial_policy(self.settings).state_dict())
         logger = Logger(None, [])
         settings = self.settings
-        Cloning(self.policy, *self.sets, settings.cloning, settings.seed, logger).run()
+        Cloning(self.policy, self.data, settings.cloning, settings.seed, logger).run()
 
 
 def initial_policy(settings: Settings) -> AbacusPolicy:
@@ -250,7 +231,6 @@ class Dagger(DAggerTrainer):
     def __init__(self, settings: Settings, plan: Plan) -> None:
         self.settings = settings
         self.labels = Labels(settings.world.base)
-        self.episodes = 0
         # Episodes are as long as those of demonstrations.
         world = replace(settings.world, max_operations=OPERATIONS_PER_EPISODE)
         self.env = env = RowsWithMasks(AbacusVecEnv(plan.abaci, config=world))
@@ -272,7 +252,6 @@ class Dagger(DAggerTrainer):
             self.beta_schedule(self.round_num),
             self.rng,
             self.labels,
-            self.episodes,
         )
 
     def round(self, steps: int) -> None:
@@ -283,11 +262,10 @@ class Dagger(DAggerTrainer):
         for _ in range(steps):
             actions, _ = self.expert.predict(observation[:, : -len(Action)])
             observation = collector.step(actions)[0]
-        self.episodes = collector.next_episode
         self.extend_and_update()
 
     def _try_load_demos(self) -> None:
-        self.bc_trainer.set_demonstrations(self.labels.sets())
+        self.bc_trainer.set_demonstrations(self.labels.cloning_set())
 
     def _learner_actions(self, rows_and_masks: Flat) -> npt.NDArray[np.int64]:
         """Return the greedy legal actions of the learner."""

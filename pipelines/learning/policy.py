@@ -45,7 +45,7 @@ class AbacusPolicy(MaskableActorCriticPolicy):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         lr_schedule: LearningRate,
-        network: str = "compact",
+        network: str = "onehot",
         **kwargs: Any,
     ) -> None:
         self.network_name = network
@@ -71,9 +71,13 @@ class AbacusPolicy(MaskableActorCriticPolicy):
             return obs
         return torch.cat([obs[part] for part in ROW_PARTS], dim=1)
 
+    def inputs(self, obs: Observation | torch.Tensor) -> torch.Tensor:
+        """Return what the network reads of observations or rows."""
+        return self.network.inputs(self.rows(obs))
+
     def log_probs(self, obs: Observation | torch.Tensor, masks: Masks = None) -> torch.Tensor:
         """Return the log-probabilities of all actions, (N, 8), without running the critic."""
-        return masked_log_probs(self.network.logits(self.rows(obs)), self._tensor(masks))
+        return masked_log_probs(self.network.logits(self.inputs(obs)), self._tensor(masks))
 
     def forward(
         self,
@@ -82,7 +86,7 @@ class AbacusPolicy(MaskableActorCriticPolicy):
         action_masks: Masks = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return actions, values (N, 1) and the log-probabilities of the actions."""
-        logits, values = self.network(self.rows(obs))
+        logits, values = self.network(self.inputs(obs))
         log_probs = masked_log_probs(logits, self._tensor(action_masks))
         actions = log_probs.argmax(dim=1) if deterministic else sample(log_probs)
         return actions, values[:, None], gather(log_probs, actions)
@@ -91,13 +95,13 @@ class AbacusPolicy(MaskableActorCriticPolicy):
         self, obs: Any, actions: torch.Tensor, action_masks: Masks = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return values (N, 1), log-probabilities of the actions, and entropies."""
-        logits, values = self.network(self.rows(obs))
+        logits, values = self.network(self.inputs(obs))
         log_probs = masked_log_probs(logits, self._tensor(action_masks))
         return values[:, None], gather(log_probs, actions.long()), entropy(log_probs)
 
     def get_distribution(self, obs: Any, action_masks: Masks = None) -> MaskableDistribution:
         """Return the distribution as an object of the library."""
-        logits = self.network.logits(self.rows(obs))
+        logits = self.network.logits(self.inputs(obs))
         distribution = self.action_dist.proba_distribution(action_logits=logits)
         if action_masks is not None:
             distribution.apply_masking(action_masks)  # type: ignore[arg-type]
@@ -105,7 +109,7 @@ class AbacusPolicy(MaskableActorCriticPolicy):
 
     def predict_values(self, obs: Any) -> torch.Tensor:
         """Return the critic's values, (N, 1)."""
-        return self.network.values(self.rows(obs))[:, None]
+        return self.network.values(self.inputs(obs))[:, None]
 
     def _predict(
         self, observation: Any, deterministic: bool = False, action_masks: Masks = None

@@ -49,8 +49,9 @@ class AbacusPPO(MaskablePPO):
     ) -> None:
         self.settings = s = PpoSettings() if settings is None else settings
         self.clone: Network | None = None
-        #: What the cloning loss is computed on.
+        #: What the cloning loss is computed on, and what the network reads of it.
         self.demonstrations: CloningSet | None = None
+        self._demonstration_inputs: torch.Tensor | None = None
         #: Most operations solved in one episode so far.
         self.longest_run = 0
         # The library's `load` passes some of these as keywords.
@@ -69,10 +70,21 @@ class AbacusPPO(MaskablePPO):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        self.rollout_buffer = Rollouts(self.n_steps, self.n_envs, self.policy.layout.critic)
+        self.rollout_buffer = Rollouts(self.n_steps, self.n_envs, self.policy.network.input_length)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "clone", "demonstrations", "rollout_buffer"]
+        return [
+            *super()._excluded_save_params(),
+            "clone",
+            "demonstrations",
+            "_demonstration_inputs",
+            "rollout_buffer",
+        ]
+
+    def add_cloning_loss(self, demonstrations: CloningSet) -> None:
+        """Add the cloning loss on demonstrations to the loss of PPO."""
+        self.demonstrations = demonstrations
+        self._demonstration_inputs = self.policy.network.inputs(demonstrations.rows)
 
     def freeze_clone(self) -> None:
         """Keep a copy of the current policy as the reference of the KL penalty."""
@@ -120,10 +132,10 @@ class AbacusPPO(MaskablePPO):
         return True
 
     def _act(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
-        rows, masks = rollouts.rows[step], rollouts.masks[step]
-        rows.copy_(torch.from_numpy(batch.out.rows))
+        inputs, masks = rollouts.inputs[step], rollouts.masks[step]
+        inputs.copy_(self.policy.network.inputs(torch.from_numpy(batch.out.rows)))
         np.copyto(masks.numpy(), batch.masks)
-        log_probs = masked_log_probs(self.policy.network.logits(rows), masks)
+        log_probs = masked_log_probs(self.policy.network.logits(inputs), masks)
         actions = sample(log_probs)
         rollouts.actions[step] = actions
         rollouts.log_probs[step] = gather(log_probs, actions)
@@ -167,7 +179,7 @@ class AbacusPPO(MaskablePPO):
     def _loss(
         self, samples: Samples, reference: torch.Tensor | None, means: _Means
     ) -> torch.Tensor:
-        logits, values = self.policy.network(samples.rows)
+        logits, values = self.policy.network(samples.inputs)
         value_loss = nn.functional.mse_loss(values, samples.returns)
         means.add("value_loss", value_loss)
         if self.warming_up:
@@ -207,7 +219,9 @@ class AbacusPPO(MaskablePPO):
     def _cloning_loss(self, data: CloningSet) -> torch.Tensor:
         count = max(self.settings.batch_size // SAMPLES_PER_DEMONSTRATION, 1)
         indices = torch.randint(len(data), (min(count, len(data)),))
-        log_probs = self.policy.log_probs(data.rows[indices], data.masks[indices])
+        assert self._demonstration_inputs is not None
+        logits = self.policy.network.logits(self._demonstration_inputs[indices])
+        log_probs = masked_log_probs(logits, data.masks[indices])
         return -gather(log_probs, data.actions[indices]).mean()
 
     def _clone_log_probs(self, samples: Samples) -> torch.Tensor | None:
@@ -215,7 +229,7 @@ class AbacusPPO(MaskablePPO):
         if self.clone is None or self.settings.kl_weight == 0 or self.warming_up:
             return None
         with torch.no_grad():
-            chunks = torch.split(samples.rows, CHUNK)
+            chunks = torch.split(samples.inputs, CHUNK)
             logits = torch.cat([self.clone.logits(chunk) for chunk in chunks])
             return masked_log_probs(logits, samples.masks)
 

@@ -1,4 +1,4 @@
-"""The rollout buffer of PPO: rows, actions, rewards and advantages, and counts for the log.
+"""The rollout buffer of PPO: inputs, actions, rewards and advantages, and counts for the log.
 
 Acting needs no values, so the critic runs once over the full rollout. Truncated episodes are
 bootstrapped from their final observations.
@@ -42,7 +42,7 @@ class RolloutCounts:
 class Samples:
     """Samples of a rollout, one per row."""
 
-    rows: torch.Tensor
+    inputs: torch.Tensor
     masks: torch.Tensor
     actions: torch.Tensor
     log_probs: torch.Tensor
@@ -60,9 +60,10 @@ class Samples:
 class Rollouts:
     """Rollout buffer for `steps` steps of `abaci` environments."""
 
-    def __init__(self, steps: int, abaci: int, row_length: int) -> None:
+    def __init__(self, steps: int, abaci: int, input_length: int) -> None:
         self.steps, self.abaci = steps, abaci
-        self.rows = torch.zeros(steps, abaci, row_length)
+        #: What the network reads of the observations.
+        self.inputs = torch.zeros(steps, abaci, input_length)
         self.masks = torch.zeros(steps, abaci, len(Action), dtype=torch.bool)
         self.actions = torch.zeros(steps, abaci, dtype=torch.int64)
         self.log_probs = torch.zeros(steps, abaci)
@@ -103,12 +104,12 @@ class Rollouts:
         """Compute values, and advantages by generalised advantage estimation (GAE)."""
         if not bool(self.masks.any(dim=2).all()):
             raise AssertionError("a mask without a legal action")
-        chunks = torch.split(self.rows.flatten(0, 1), CHUNK)
+        chunks = torch.split(self.inputs.flatten(0, 1), CHUNK)
         values = torch.cat([network.values(chunk) for chunk in chunks])
         self.values[:] = values.numpy().reshape(self.steps, self.abaci)
-        next_values = network.values(torch.from_numpy(batch.out.rows)).numpy()
+        next_values = network.values(network.inputs(torch.from_numpy(batch.out.rows))).numpy()
         for step, abaci, rows in self._truncated:
-            self.rewards[step, abaci] += gamma * network.values(rows).numpy()
+            self.rewards[step, abaci] += gamma * network.values(network.inputs(rows)).numpy()
         advantage = np.zeros(self.abaci, np.float32)
         for step in range(self.steps - 1, -1, -1):
             running = ~self.dones[step]
@@ -126,7 +127,7 @@ class Rollouts:
     def samples(self) -> Samples:
         """Return all samples."""
         return Samples(
-            self.rows.flatten(0, 1),
+            self.inputs.flatten(0, 1),
             self.masks.flatten(0, 1),
             self.actions.flatten(),
             self.log_probs.flatten(),

@@ -23,8 +23,8 @@ from tqdm import tqdm
 from abacus.checks import check_choice
 from abacus.sb3 import AbacusVecEnv
 from oracle.exact.certificate import digest_of
-from pipelines.learning.cloning import Cloning, EpochScore, copy_weights
-from pipelines.learning.cloning_data import CloningSet, Log, load_cloning_sets
+from pipelines.learning.cloning import Cloning, CloningScore, copy_weights
+from pipelines.learning.cloning_data import CloningSet, Log, load_cloning_set
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import RUN_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
@@ -101,7 +101,7 @@ class Training:
             self.policies: dict[str, dict[str, Any]] = dict(self.saved.get("policies", {}))
             #: Digests of what the run reads.
             self.inputs: dict[str, str] = dict(self.saved.get("inputs", {}))
-        self.train_set: CloningSet | None = None
+        self.cloning_set: CloningSet | None = None
         self.model = self._new_model()
         self.interruption = Interruption()
         self._evaluator: Evaluator | None = None
@@ -211,11 +211,10 @@ class Training:
         self._evaluate(0)
         self._keep_policy("clone" if self._has_clone else "last", "best", "last")
 
-    def _load_cloning_sets(self) -> tuple[CloningSet, CloningSet | None]:
-        train, held_out = load_cloning_sets(self.settings, self.log)
-        held_out_digest = "" if held_out is None else held_out.digest
-        self._check_input("demonstrations", train.digest + held_out_digest)
-        return train, held_out
+    def _load_cloning_set(self) -> CloningSet:
+        data = load_cloning_set(self.settings, self.log)
+        self._check_input("demonstrations", data.digest)
+        return data
 
     def _check_input(self, name: str, digest: str) -> None:
         """Raise ValueError if an input is not the one that the run was started with."""
@@ -230,11 +229,10 @@ class Training:
 
     def _clone(self) -> None:
         settings, state = self.settings, self.saved.get("cloning")
-        self.train_set, held_out = self._load_cloning_sets()
+        self.cloning_set = self._load_cloning_set()
         cloning = Cloning(
             self.policy,
-            self.train_set,
-            held_out,
+            self.cloning_set,
             settings.cloning,
             settings.seed,
             self.folder.logger("cloning"),
@@ -243,23 +241,22 @@ class Training:
             with self.folder.reading_checkpoint():
                 cloning.load_state(state)
         with tqdm(
-            total=settings.cloning.epochs,
-            initial=cloning.epochs_done,
+            total=settings.cloning.updates,
+            initial=cloning.updates,
             desc="cloning",
-            unit="epoch",
+            unit="update",
             disable=not self.progress,
         ) as bar:
 
-            def after_epoch(score: EpochScore) -> None:
-                bar.update()
-                bar.set_postfix(held_out=f"{score.held_out_accuracy:.4%}")
+            def after_score(score: CloningScore) -> None:
+                bar.update(score.update - bar.n)
+                bar.set_postfix(loss=f"{score.loss:.4f}")
                 self._save_if_due(CLONING, lambda: {"cloning": cloning.state()})
 
-            curve = cloning.run(after_epoch)
-        best = min(curve, key=lambda score: score.held_out_loss)
+            last = cloning.run(after_score)
         self.log(
-            f"cloned in {len(curve)} epochs: held-out accuracy {best.held_out_accuracy:.4%}, "
-            f"loss {best.held_out_loss:.6f} in epoch {best.epoch}"
+            f"cloned in {last.update:,} updates: accuracy {last.accuracy:.4%} on the "
+            f"demonstrations, loss {last.loss:.6f}"
         )
 
     def _fine_tune(self) -> None:
@@ -267,9 +264,9 @@ class Training:
         torch.manual_seed(settings.seed)
         model.set_logger(self.folder.logger("progress"))
         if settings.ppo.cloning_weight:
-            if self.train_set is None:
-                self.train_set, _ = self._load_cloning_sets()
-            model.demonstrations = self.train_set
+            if self.cloning_set is None:
+                self.cloning_set = self._load_cloning_set()
+            model.add_cloning_loss(self.cloning_set)
         self._restore_model()
         if state:
             model.logger.name_to_value.update(state["logged"])

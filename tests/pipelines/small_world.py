@@ -20,8 +20,6 @@ def small_demonstrations(operations: int = 400) -> Demonstrations:
     return Recorder(recipe).record(0, -(-operations // 10)).first(operations)
 
 
-def small_sets(operations: int = 400) -> tuple[CloningSet, CloningSet]:
-    """Return the training and the held-out set."""
-    recorded = small_demonstrations(operations)
-    train = CloningSet.from_demonstrations(recorded.train, FRAMES)
-    return train, CloningSet.from_demonstrations(recorded.validation, FRAMES)
+def small_set(operations: int = 400) -> CloningSet:
+    """Return the distinct observations of demonstrations."""
+    return CloningSet.from_demonstrations(small_demonstrations(operations), FRAMES)

@@ -52,8 +52,8 @@ def job(demonstrations: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Return a function that runs the job in the small world with further flags."""
     torch.set_num_threads(1)
     given = (
-        f"--demonstrations {demonstrations} --demo-operations 20 --epochs 3 --base 2 --columns 4 "
-        f"--max-digits 2 --frames {FRAMES} --n-timesteps 4096 --n-envs 32 --n-steps 16 "
+        f"--demonstrations {demonstrations} --demo-operations 20 --cloning-updates 30 --base 2 "
+        f"--columns 4 --max-digits 2 --frames {FRAMES} --n-timesteps 4096 --n-envs 32 --n-steps 16 "
         "--batch-size 128 --n-epochs 2 --critic-warmup 1024 --eval-freq 1024 --eval-episodes 20 "
         "--no-progress"
     ).split()
@@ -298,7 +298,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (["--reward", "gold"], "reward='gold' is not allowed"),
         (["--n-timesteps", "0", "--demo-operations", "0"], "nothing to do"),
         (["--start-from", "nowhere"], "give one of them"),
-        (["--epochs", "-1"], "epochs=-1 is not allowed"),
+        (["--cloning-updates", "-1"], "updates=-1 is not allowed"),
         (["--gamma", "2"], "gamma=2.0 is not allowed"),
     ],
 )
@@ -497,7 +497,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, demonstrations: Path) 
     """A run that was killed in the middle of PPO."""
     folder = tmp_path_factory.mktemp("interrupted") / "run"
     flags = {"demonstrations": demonstrations, "demo_operations": 20, "n_envs": 4, "n_steps": 8}
-    world = {"base": 2, "columns": 4, "max_digits": 2, "frames": FRAMES, "epochs": 1}
+    world = {"base": 2, "columns": 4, "max_digits": 2, "frames": FRAMES, "cloning_updates": 10}
     more = {"n_timesteps": 64, "eval_episodes": 2, "eval_freq": 32}
     settings = Settings().with_flags({**flags, **world, **more})
     Training(RunFolder.create(folder, settings, ["job"]), lambda line: None).run()

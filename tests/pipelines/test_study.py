@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
     "eval_episodes": 20,
     "n_envs": 16,
     "n_steps": 32,
-    "epochs": 2,
+    "cloning_updates": 20,
     "critic_warmup": 512,
 }
 

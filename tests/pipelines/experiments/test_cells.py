@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "eval_episodes": 20,
     "n_envs": 16,
     "n_steps": 32,
-    "epochs": 2,
+    "cloning_updates": 20,
     "critic_warmup": 512,
 }
 
@@ -85,7 +85,7 @@ def test_cells_with_the_same_clone_share_it(work: WorkFolder) -> None:
     assert (path / "checkpoint.pt").stat().st_mtime_ns == made
 
 
-@pytest.mark.parametrize("changed", [{"seed": 1}, {"demo_operations": 21}, {"epochs": 3}])
+@pytest.mark.parametrize("changed", [{"seed": 1}, {"demo_operations": 21}, {"cloning_updates": 30}])
 def test_other_settings_of_cloning_make_another_clone(
     changed: dict[str, Any], work: WorkFolder
 ) -> None:

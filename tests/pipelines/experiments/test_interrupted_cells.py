@@ -18,7 +18,7 @@ from pipelines.experiments.cells import WorkFolder, run_cell
 from pipelines.experiments.records import Arm, Cell
 from pipelines.learning import run as training_module
 from pipelines.scoring.scores import Evaluator
-from tests.interruptions import folder_states, in_child
+from tests.interruptions import folder_in_memory, folder_states, in_child, spread
 from tests.pipelines.small_world import FRAMES, WORLD
 
 
@@ -44,7 +44,7 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def small_cell(arm: Arm, demonstrations: Path) -> Cell:
     steps = 768 if arm == "ppo" else 0
-    world = {"base": 2, "columns": 4, "max_digits": 2, "frames": FRAMES, "epochs": 2}
+    world = {"base": 2, "columns": 4, "max_digits": 2, "frames": FRAMES, "cloning_updates": 20}
     cloning = {"demonstrations": str(demonstrations), "demo_operations": 20, "n_timesteps": steps}
     ppo = {"n_envs": 32, "n_steps": 8, "batch_size": 128, "n_epochs": 1, "critic_warmup": 256}
     evaluation = {"eval_freq": 512, "eval_episodes": 4}
@@ -67,24 +67,31 @@ def record_of(cell: Cell, work: Path) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize("arm", ["cloning", "ppo"])
+@pytest.mark.parametrize(("arm", "tried"), [("cloning", 40), ("ppo", 60)])
 def test_a_cell_killed_at_any_file_operation_gives_the_same_record(
-    arm: Arm, demonstrations: Path, tmp_path: Path
+    arm: Arm, tried: int, demonstrations: Path, tmp_path: Path
 ) -> None:
     cell = small_cell(arm, demonstrations)
-    expected = record_of(cell, tmp_path / "whole")
-    work = tmp_path / "work"
-    states, operations = folder_states(
-        lambda: run_cell(cell, WorkFolder(work)), work, tmp_path / "states"
-    )
     wrong = []
-    for state in states:
-        if record_of(cell, state) != expected:
-            wrong.append(state.name)
-        left = [path for path in state.rglob(".*") if not path.name.endswith(".lock")]
-        if left:
-            wrong.append(f"{state.name}: {left}")
-        shutil.rmtree(state)
-    print(f"{operations} file operations, {len(states)} states, {len(wrong)} not equal")
+    with folder_in_memory(tmp_path / "works") as folder:
+        work = folder / "work"
+        expected = record_of(cell, work)
+        shutil.rmtree(work)
+        states, operations = folder_states(
+            lambda: run_cell(cell, WorkFolder(work)), work, tmp_path / "states"
+        )
+        taken = spread(states, tried)
+        for state in taken:
+            shutil.rmtree(work)
+            shutil.copytree(state, work)
+            if record_of(cell, work) != expected:
+                wrong.append(state.name)
+            left = [path for path in work.rglob(".*") if not path.name.endswith(".lock")]
+            if left:
+                wrong.append(f"{state.name}: {left}")
+    print(
+        f"{operations} file operations, {len(states)} states, {len(taken)} resumed, "
+        f"{len(wrong)} not equal"
+    )
     assert wrong == []
     assert len(states) > 50

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pipelines.learning.cloning_data import CloningSet
-from tests.pipelines.small_world import small_sets
+from tests.pipelines.small_world import small_set
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +16,6 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def sets() -> tuple[CloningSet, CloningSet]:
-    """Training and held-out set of the small world."""
-    return small_sets()
+def data() -> CloningSet:
+    """Distinct observations of demonstrations of the small world."""
+    return small_set()

@@ -33,7 +33,7 @@ from tests.pipelines.small_world import FRAMES, WORLD
 
 SETTINGS = Settings(
     world=replace(Settings().world, base=2, columns=4, max_digits=2, frames=FRAMES),
-    cloning=CloningSettings(epochs=30),
+    cloning=CloningSettings(updates=300),
     n_timesteps=0,
 )
 LABELS = 1000
@@ -107,9 +107,7 @@ def test_no_labels_are_refused() -> None:
 def test_every_action_of_the_expert_is_a_label(trained: Trained) -> None:
     asked = len(trained.spy.column("answers"))
     assert asked == len(trained.labels) == trained.result.labels == LABELS
-    train, held_out = trained.labels.sets()
-    assert held_out is not None
-    assert int(train.counts.sum() + held_out.counts.sum()) == asked
+    assert int(trained.labels.cloning_set().counts.sum()) == asked
 
 
 def test_labels_are_the_actions_of_the_expert_and_the_learner_acts(trained: Trained) -> None:
@@ -129,7 +127,7 @@ def test_later_rounds_leave_the_path_of_the_expert(trained: Trained) -> None:
 
 
 def test_labels_carry_their_action_masks(trained: Trained) -> None:
-    train, _ = trained.labels.sets()
+    train = trained.labels.cloning_set()
     assert train.masks[torch.arange(len(train)), train.actions].all()
     assert not train.masks.all()
 
@@ -166,7 +164,7 @@ def test_few_labels_solve_the_small_world(trained: Trained) -> None:
 
 
 def test_the_same_seed_gives_the_same_policy() -> None:
-    settings = replace_at(SETTINGS, {"cloning.epochs": 2})
+    settings = replace_at(SETTINGS, {"cloning.updates": 20})
     twins = [run_dagger(settings, 200).policy.state_dict() for _ in range(2)]
     other = run_dagger(replace(settings, seed=1), 200).policy.state_dict()
     for name, tensor in twins[0].items():
@@ -176,5 +174,5 @@ def test_the_same_seed_gives_the_same_policy() -> None:
 
 def test_no_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert run_dagger(replace_at(SETTINGS, {"cloning.epochs": 1}), 60).labels == 60
+    assert run_dagger(replace_at(SETTINGS, {"cloning.updates": 10}), 60).labels == 60
     assert list(tmp_path.iterdir()) == []

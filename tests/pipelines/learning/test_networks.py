@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import nn
 
+from abacus.observation import decode_frame, frame_codes, observation_rows
+from abacus.rules import Action
 from pipelines.learning.networks import (
     LOGIT_BOUND,
     NETWORK_NAMES,
     CompactNetwork,
+    OneHotNetwork,
     PaperNetwork,
     RowLayout,
     bounded,
@@ -38,6 +43,12 @@ def test_compact_has_the_sizes_of_its_docstring() -> None:
     network = CompactNetwork(LAYOUT)
     assert count(network.actor) == 88_584
     assert count(network.critic) == 28_033
+
+
+def test_onehot_has_the_sizes_of_its_docstring() -> None:
+    network = OneHotNetwork(LAYOUT)
+    assert (network.actor_inputs, network.input_length) == (75, 83)
+    assert (count(network.actor), count(network.critic)) == (27_272, 27_393)
 
 
 def test_paper_has_the_paper_s_convolutions(paper: PaperNetwork) -> None:
@@ -75,11 +86,38 @@ def test_the_actor_does_not_read_the_previous_action_and_the_critic_does(name: s
     rows = torch.rand(4, layout.critic)
     other = rows.clone()
     other[:, layout.actor :] = 1 - other[:, layout.actor :]
+    inputs, changed = network.inputs(rows), network.inputs(other)
+    assert inputs.shape == (4, network.input_length)
     with torch.no_grad():
-        assert torch.equal(network.logits(rows), network.logits(other))
-        assert not torch.equal(network.values(rows), network.values(other))
-        assert torch.equal(network(rows)[0], network.logits(rows))
-        assert torch.allclose(network(rows)[1], network.values(rows), atol=1e-6)
+        assert torch.equal(network.logits(inputs), network.logits(changed))
+        assert not torch.equal(network.values(inputs), network.values(changed))
+        assert torch.equal(network(inputs)[0], network.logits(inputs))
+        assert torch.allclose(network(inputs)[1], network.values(inputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("base", [2, 3, 5, 10])
+def test_onehot_reads_the_contents_of_every_frame(base: int) -> None:
+    """All frame codes, twice in a row: newest and oldest; decoded by the table of codes."""
+    codes = np.arange(frame_codes(base))
+    histories = np.stack([codes, codes[::-1]], axis=1)
+    symbols, operations = codes % (base + 2), codes % 2
+    actions = codes % (len(Action) + 1)
+    rows = torch.from_numpy(observation_rows(base, histories, symbols, operations, actions))
+    network = OneHotNetwork(RowLayout(base, frames=2))
+    sizes = (base + 1, base, base, 3, 3)
+    columns = [
+        np.eye(size)[values]
+        for history in histories.T
+        for size, values in zip(sizes, _in_order(base, history), strict=True)
+    ]
+    columns += [np.eye(base + 2)[symbols], np.eye(2)[1 - operations], np.eye(9, 8)[actions]]
+    assert np.array_equal(network.inputs(rows).numpy(), np.concatenate(columns, axis=1))
+
+
+def _in_order(base: int, history: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Return the contents of frames; the signpost's places are left, right, unseen."""
+    left, right, row, phase, signpost = decode_frame(base, history)
+    return [left, right, row, phase, np.array([2, 0, 1])[signpost]]
 
 
 def test_paper_sees_frames_as_depth_and_planes_as_channels() -> None:
@@ -104,5 +142,5 @@ def test_logits_are_bounded_and_small_ones_unchanged() -> None:
 
 
 def test_an_unknown_network_is_refused() -> None:
-    with pytest.raises(ValueError, match="compact, paper"):
+    with pytest.raises(ValueError, match="onehot, compact, paper"):
         make_network("huge", LAYOUT)

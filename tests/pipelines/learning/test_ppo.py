@@ -20,7 +20,7 @@ from pipelines.learning.ppo import AbacusPPO
 from pipelines.learning.settings import CloningSettings, PpoSettings, Schedule
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
-from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations, small_sets
+from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations, small_set
 
 SETTINGS = PpoSettings(
     n_envs=32,
@@ -77,8 +77,8 @@ def test_the_actor_stays_as_it_is_while_the_critic_warms_up() -> None:
 
 def test_the_warm_up_improves_the_critic() -> None:
     model = model_of(critic_warmup=10**9, learning_rate=Schedule("constant", 3e-3))
-    settings = CloningSettings(epochs=20, label_smoothing=0.0)
-    Cloning(model.policy, small_sets()[0], None, settings, 0, Logger(None, [])).run()
+    settings = CloningSettings(updates=400, label_smoothing=0.0)
+    Cloning(model.policy, small_set(), settings, 0, Logger(None, [])).run()
     model.learn(1024)
     at_first = model.rollout_buffer.explained_variance()
     model.learn(30 * 1024, reset_num_timesteps=False)
@@ -90,9 +90,9 @@ def divergence_after(steps: int, **changes: Any) -> float:
     model.freeze_clone()
     assert model.clone is not None
     model.learn(steps)
-    rows = small_sets()[0].rows
+    rows = small_set().rows
     with torch.no_grad():
-        clone = torch.log_softmax(model.clone.logits(rows), dim=1)
+        clone = torch.log_softmax(model.clone.logits(model.clone.inputs(rows)), dim=1)
         now = model.policy.log_probs(rows)
     return float((clone.exp() * (clone - now)).sum(dim=1).mean())
 
@@ -104,12 +104,12 @@ def test_the_penalty_keeps_the_policy_near_the_clone() -> None:
 
 def test_the_cloning_loss_teaches_what_the_reward_does_not() -> None:
     """Without rewards, only the demonstrations can teach."""
-    data = small_sets()[0]
+    data = small_set()
     world = replace(WORLD, reward=("step",))
 
     def agreement(weight: float) -> float:
         model = model_of(world, cloning_weight=weight)
-        model.demonstrations = data
+        model.add_cloning_loss(data)
         model.learn(10 * 1024)
         actions = model.policy.log_probs(data.rows, data.masks).argmax(dim=1)
         return float((actions == data.actions).float().mean())
@@ -204,9 +204,9 @@ def test_paper_is_cloned_and_fine_tuned() -> None:
     )
     model.set_logger(Logger(None, []))
     data = CloningSet.from_demonstrations(small_demonstrations(1), 1)
-    settings_of_cloning = CloningSettings(epochs=1, learning_rate=1e-4)
+    settings_of_cloning = CloningSettings(updates=1, learning_rate=1e-4)
     before = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
-    Cloning(model.policy, data, None, settings_of_cloning, 0, Logger(None, [])).run()
+    Cloning(model.policy, data, settings_of_cloning, 0, Logger(None, [])).run()
     cloned = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
     assert not torch.equal(before, cloned)
     model.learn(8)

@@ -47,9 +47,9 @@ SPECIAL: dict[str, list[Any]] = {
 #: Limits of the ranges, and the nearest values that are allowed.
 LIMITS: list[tuple[str, list[Any], list[Any]]] = [
     ("world.columns", [0, 1], [7]),
-    ("cloning.epochs", [0], [1]),
+    ("cloning.updates", [0], [1]),
     ("cloning.batch_size", [0], [1]),
-    ("cloning.patience", [0], [1]),
+    ("cloning.weight_decay", [-0.1], [0, 1]),
     ("cloning.learning_rate", [0.0], [1e-9]),
     ("cloning.label_smoothing", [1.0], [0.0, 0.99]),
     ("ppo.n_envs", [0], [1]),
@@ -280,9 +280,3 @@ def test_a_sinusoid_schedule_is_a_wave_under_a_falling_line() -> None:
 def test_schedules_can_be_pickled() -> None:
     schedule = Schedule("sinusoid", 3e-4)
     assert pickle.loads(pickle.dumps(schedule)) == schedule
-
-
-@pytest.mark.parametrize("samples", [10, 2000, 10**6])
-def test_small_sets_have_small_minibatches(samples: int) -> None:
-    expected = {10: 32, 2000: 100, 10**6: 512}
-    assert CloningSettings(batch_size=512).batch_size_for(samples) == expected[samples]
