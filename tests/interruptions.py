@@ -4,6 +4,9 @@ Operations are counted where they touch a watched folder: opening a file for wri
 removing, creating a folder (audit events of the interpreter), and every fsync. A kill leaves the
 folder as it was before the operation, so `folder_states` copies the folder before each operation
 of one run instead of running the job once per kill. `small_disk` is a disk that gets full.
+
+Each test interrupts one variant of its job everywhere, and others at a sample of places that
+`spread` takes; with INTERRUPT_EVERYWHERE=1 in the environment, it takes all.
 """
 
 from __future__ import annotations
@@ -13,17 +16,22 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 Job = Callable[[], object]
+T = TypeVar("T")
 
+EVERYWHERE = os.environ.get("INTERRUPT_EVERYWHERE", "0") != "0"
+#: A disk in memory, and the bytes that must be free there to use it.
+_MEMORY, _MEMORY_BYTES = Path("/dev/shm"), 2**25
 #: Audit events that change a folder.
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
 #: Exit status of a child whose job raised an exception.
@@ -35,6 +43,28 @@ _watched = ""
 #: The file that is about to be flushed, None before other operations.
 _flushed: Path | None = None
 _installed = False
+
+
+def spread(items: Sequence[T], count: int) -> list[T]:
+    """Return `count` items at equal distances, the first and the last among them, or all."""
+    if EVERYWHERE or len(items) <= count:
+        return list(items)
+    return [items[number * (len(items) - 1) // (count - 1)] for number in range(count)]
+
+
+@contextmanager
+def folder_in_memory(otherwise: Path) -> Iterator[Path]:
+    """Yield an empty folder in memory, where a flush takes no time, or another if there is none.
+
+    Hold one run of a job there at a time: a container may have little memory for files.
+    """
+    usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)
+    if usable and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES:
+        with tempfile.TemporaryDirectory(dir=_MEMORY.resolve(), prefix="pytest-") as folder:
+            yield Path(folder)
+    else:
+        otherwise.mkdir(parents=True, exist_ok=True)
+        yield otherwise
 
 
 @contextmanager
@@ -164,7 +194,10 @@ def content_digest(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Failed:
-    """How a job ended one of whose file operations failed, and a copy of what it left."""
+    """How a job ended one of whose file operations failed, and a copy of what it left.
+
+    Children that leave the same share a copy.
+    """
 
     status: int
     error: str
@@ -172,25 +205,35 @@ class Failed:
 
 
 def failing_states(
-    job: Job, folder: Path, copies: Path, number: int, first: int = 1
+    job: Job, folder: Path, copies: Path, number: int, first: int = 1, every: int = 1
 ) -> list[Failed]:
     """Run a job; at each of its file operations fork a child in which the operation fails.
 
     The folder is copied before the child runs and put back afterwards, so that the job runs once
-    and not once per operation. Operations before `first` are left out: those that take a lock,
-    which refuses to be taken in a fork.
+    and not once per operation.
+
+    Args:
+        job: the job to run.
+        folder: the folder that it changes.
+        copies: a folder for the copies of what the children leave.
+        number: the number of the error.
+        first: the first operation that fails; those before it take a lock, which refuses to be
+            taken in a fork.
+        every: fail at every operation, or at one of so many.
     """
-    left_out = first - 1
+    count = 0
+    states: dict[str, Path] = {}
     failed: list[Failed] = []
     parent = os.getpid()
+    before = folder.with_name(f"{folder.name}-before")
 
     def fail() -> None:
-        nonlocal left_out
-        left_out -= 1
-        if left_out >= 0 or os.getpid() != parent:
+        nonlocal count
+        count += 1
+        if os.getpid() != parent or count < first or (count - first) % every:
             return
-        place = copies / f"{len(failed) + 1:05}"
-        before, after, error = place / "before", place / "after", place / "stderr"
+        place = copies / f"{count:05}"
+        after, error = place / "after", place / "stderr"
         place.mkdir(parents=True)
         if folder.exists():
             shutil.copytree(folder, before)
@@ -199,14 +242,15 @@ def failing_states(
             sys.stderr = error.open("w")
             raise OSError(number, os.strerror(number))
         _, status = os.waitpid(child, 0)
-        if folder.exists():
-            folder.rename(after)
-        else:
-            after.mkdir()
+        digest = content_digest(folder)
+        if digest not in states:
+            shutil.move(folder, after) if folder.exists() else after.mkdir()
+            states[digest] = after
+        shutil.rmtree(folder, ignore_errors=True)
         if before.exists():
             before.rename(folder)
         text = error.read_text() if error.exists() else ""
-        failed.append(Failed(os.waitstatus_to_exitcode(status), text, after))
+        failed.append(Failed(os.waitstatus_to_exitcode(status), text, states[digest]))
 
     with before_operations(folder, fail):
         try:
