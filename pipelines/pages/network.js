@@ -2,8 +2,9 @@
 
 class Network {
   /** The argument is written into the page by pipelines/showing/page.py. */
-  constructor({ base, frames, layers, weights, logit_bound: bound }) {
+  constructor({ network, base, frames, layers, weights, logit_bound: bound }) {
     Object.assign(this, { base, frames, bound });
+    this.inputs = network === "onehot" ? this.contents : this.pixels;
     const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
     const numbers = new Float32Array(bytes.buffer);
     let place = 0;
@@ -30,14 +31,29 @@ class Network {
     const key = `${history.join()},${symbol},${operation}`;
     let logits = this.cache.get(key);
     if (logits === undefined) {
-      logits = this.logits(this.row(history, symbol, operation));
+      logits = this.logits(this.inputs(history, symbol, operation));
       this.cache.set(key, logits);
     }
     return logits;
   }
 
-  /** The observation: the pixels of the frames, the symbol, the operation. */
-  row(history, symbol, operation) {
+  /** One-hot contents of the frames, the symbol, the operation; see OneHotNetwork in networks.py. */
+  contents(history, symbol, operation) {
+    const { base } = this;
+    const parts = [];
+    for (const code of history) {
+      const frame = decodeFrame(base, code);
+      parts.push([base + 1, frame.leftIsPadding ? base : frame.left], [base, frame.right]);
+      parts.push([base, frame.row], [ENCODING_PERIOD, frame.phase]);
+      const places = [SIGNPOST_IN_LEFT, SIGNPOST_IN_RIGHT];
+      parts.push([3, places.includes(frame.signpost) ? places.indexOf(frame.signpost) : 2]);
+    }
+    parts.push([base + 2, symbol], [2, 1 - operation]);
+    return parts.flatMap(([length, place]) => Array.from({ length }, (_, k) => (k === place ? 1 : 0)));
+  }
+
+  /** The pixels of the frames, the symbol, the operation. */
+  pixels(history, symbol, operation) {
     const pixels = 4 * (this.base + 1);
     const row = new Float64Array(this.frames * pixels + this.base + 3);
     history.forEach((code, frame) => this.drawFrame(row, frame * pixels, code));

@@ -72,7 +72,7 @@ def network_data(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
     from pipelines.learning.networks import LOGIT_BOUND, CompactNetwork
 
     if not isinstance(policy.network, CompactNetwork):
-        raise ValueError("--html needs a compact network: others are too large for a page")
+        raise ValueError("--html needs an onehot or a compact network: paper is too large")
     layers = [layer for layer in policy.network.actor if isinstance(layer, nn.Linear)]
     numbers = [
         tensor.detach().cpu().numpy().astype("<f4").ravel()
@@ -80,6 +80,7 @@ def network_data(policy: AbacusPolicy, about: str = "") -> dict[str, Any]:
         for tensor in (layer.weight, layer.bias)
     ]
     return {
+        "network": policy.network_name,
         "base": policy.layout.base,
         "frames": policy.layout.frames,
         "logit_bound": LOGIT_BOUND,

@@ -34,7 +34,7 @@ def shared() -> Iterator[Browser]:
 def browser(shared: Browser, tmp_path: Path) -> Browser:
     """A new page with an untrained network, before anything is computed."""
     path = tmp_path / "page.html"
-    atomic_write_text(path, play_page(new_policy("compact", 5, 3), EXPRESSION))
+    atomic_write_text(path, play_page(new_policy("onehot", 5, 3), EXPRESSION))
     shared.errors.clear()
     shared.requests.clear()
     shared.resize(1100, 900)
@@ -218,7 +218,7 @@ def test_every_control_has_a_name(browser: Browser) -> None:
 
 
 def test_the_page_takes_its_constants_from_python() -> None:
-    html = play_page(new_policy("compact", 5, 3))
+    html = play_page(new_policy("onehot", 5, 3))
     assert all(f'"{action.words}"' in html for action in Action)
     assert f"MAX_DIGITS = {MAX_DIGITS};" in html
     assert f"MAX_CHARACTERS = {MAX_CHARACTERS};" in html
@@ -226,10 +226,10 @@ def test_the_page_takes_its_constants_from_python() -> None:
 
 
 def test_the_page_holds_all_weights_of_the_policy() -> None:
-    policy = new_policy("compact", 5, 3)
+    policy = new_policy("onehot", 5, 3)
     written = network_data(policy, "</script>")
-    assert written["layers"] == [[80, 256], [256, 256], [256, 8]]
-    assert len(written["weights"]) == 4 * -(-4 * 88_584 // 3)
+    assert written["layers"] == [[75, 128], [128, 128], [128, 8]]
+    assert len(written["weights"]) == 4 * -(-4 * 27_272 // 3)
     assert "</script>" not in json.dumps(written).replace("</", "<\\/")
 
 
@@ -255,7 +255,7 @@ def test_a_page_that_cannot_be_made_is_reported_in_one_line(
 
 
 def test_the_command_writes_a_page_with_the_expression(tmp_path: Path) -> None:
-    save_policy(new_policy("compact", 5, 3), tmp_path / "policy")
+    save_policy(new_policy("onehot", 5, 3), tmp_path / "policy")
     path = tmp_path / "page.html"
     arguments = ["12+34", "--run", str(tmp_path / "policy"), "--html", str(path)]
     assert run(main, Options, "", EXAMPLE, arguments) == 0

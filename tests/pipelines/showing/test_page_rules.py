@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from abacus.kernel import SLIDE_OUTCOME, SUBMIT_OUTCOME
+from abacus.observation import frame_codes, observation_rows
 from abacus.rules import Action
 from abacus.tasks import numeral
 from oracle.expert import expert_actions
 from oracle.files import atomic_write_text
-from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
 from pipelines.showing.game import Game, config_for
-from pipelines.showing.page import play_page
+from pipelines.showing.page import network_data, play_page
 from tests.pipelines.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
@@ -176,3 +177,28 @@ def _random_walk(text: str, rng: np.random.Generator) -> tuple[list[int], list[i
         outcomes.append(int(judged[SLIDE_OUTCOME]) + int(judged[SUBMIT_OUTCOME]))
         outcomes.append(-1 if game.over else int(game.expert_action()))
     return actions, outcomes
+
+
+@pytest.mark.parametrize("name", ["onehot", "compact"])
+def test_a_network_gives_the_logits_of_python(browser: Browser, name: str) -> None:
+    torch.manual_seed(0)
+    policy = new_policy(name, 5, 3)
+    generator = np.random.default_rng(0)
+    histories = generator.integers(frame_codes(5), size=(40, 3))
+    symbols, operations = generator.integers(7, size=40), generator.integers(2, size=40)
+    given = [
+        {"history": history, "symbol": symbol, "operation": operation}
+        for history, symbol, operation in zip(
+            histories.tolist(), symbols.tolist(), operations.tolist(), strict=True
+        )
+    ]
+    network, asked = json.dumps(network_data(policy)), json.dumps(given)
+    shown = browser.run(
+        f"(() => {{ const network = new Network({network});"
+        f" return {asked}.map((each) => network.cachedLogits(each)); }})()"
+    )
+    rows = torch.from_numpy(observation_rows(5, histories, symbols, operations))
+    with torch.no_grad():
+        logits = policy.network.logits(policy.network.inputs(rows)).numpy()
+    assert np.abs(logits).max() > 1e-3
+    assert np.allclose(np.array(shown), logits, atol=1e-6)
