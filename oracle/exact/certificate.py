@@ -132,7 +132,7 @@ def certify(
     None for a callable that returns actions. Raise ValueError if the policy does not fit the set.
     """
     chosen = complete_set(base, frames, variant) if observations is None else observations
-    actions, margin = _actions_and_margin(answers_of(policy), chosen, progress)
+    actions, margins = greedy_actions(policy, chosen, progress)
     wrong = np.flatnonzero((actions != chosen.actions) | chosen.ambiguous)
     examples: tuple[Counterexample, ...] = ()
     if counterexamples and len(wrong):
@@ -146,7 +146,7 @@ def certify(
         observations=len(chosen),
         disagreements=len(wrong),
         ambiguous=int(chosen.ambiguous.sum()),
-        smallest_margin=margin,
+        smallest_margin=None if margins is None else float(margins.min()),
         set_digest=chosen.digest,
         policy_digest=policy_digest or digest_of(policy),
         counterexamples=examples,
@@ -188,12 +188,15 @@ def _sb3_answers(policy: Any) -> Answers:
     return answers
 
 
-def _actions_and_margin(
-    answers: Answers, observations: ObservationSet, progress: Callable[[int], object] | None
-) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return the policy's actions and the smallest margin over the whole set."""
+def greedy_actions(
+    policy: Any,
+    observations: ObservationSet,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
+    """Return the policy's legal actions on a whole set, and their margins if it gives scores."""
+    answers = answers_of(policy)
     actions = np.empty(len(observations), np.int64)
-    margins: list[float] = []
+    margins: list[npt.NDArray[np.float64]] = []
     for start in range(0, len(observations), CHUNK):
         rows = slice(start, start + CHUNK)
         given = np.asarray(answers(observations.observations(rows)))
@@ -203,13 +206,13 @@ def _actions_and_margin(
             margins.append(margin)
         if progress:
             progress(len(illegal))
-    return actions, min(margins, default=None)
+    return actions, np.concatenate(margins) if margins else None
 
 
 def _decide(
     given: npt.NDArray[Any], illegal: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], float | None]:
-    """Return the legal actions of a chunk, and the smallest margin of their scores, if any."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
+    """Return the legal actions of a chunk, and the margins of their scores, if any."""
     count = len(illegal)
     if given.shape == (count,) and np.issubdtype(given.dtype, np.integer):
         if given.min() < 0 or given.max() >= len(Action):
@@ -224,7 +227,7 @@ def _decide(
         raise ValueError("the policy returns scores that are not finite")
     scores = np.where(illegal, -np.inf, given.astype(np.float64))
     best_two = np.partition(scores, -2, axis=1)[:, -2:]
-    return np.argmax(scores, axis=1), float((best_two[:, 1] - best_two[:, 0]).min())
+    return np.argmax(scores, axis=1), best_two[:, 1] - best_two[:, 0]
 
 
 def _example(finder: WitnessFinder, row: int, policy_action: int) -> Counterexample:
