@@ -12,7 +12,7 @@ from gymnasium.envs.registration import register
 
 from abacus.reward import LEVELS, MODULES, OUTCOMES, TERMS, terms_of
 from abacus.rules import AbacusConfig, Action, End
-from abacus.tasks import Operation, parse_expression
+from abacus.tasks import Operation, Task, parse_expression
 
 if TYPE_CHECKING:
     from abacus.batch import AbacusBatch
@@ -33,6 +33,7 @@ __all__ = [
     "Action",
     "End",
     "Operation",
+    "Task",
     "parse_expression",
     "terms_of",
 ]

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus import kernel
-from abacus.checks import check_integer
+from abacus.checks import check_integer, check_number
 from abacus.observation import frame_pixels, observation_lengths
 from abacus.reward import pay_table
 from abacus.rules import START_RANDOM, AbacusConfig, Action, End
-from abacus.tasks import Operation, digits_of
+from abacus.tasks import Operation, Task, digits_of
 
 _DRAW = {"both": kernel.DRAW_BOTH, "add": kernel.DRAW_ADD, "subtract": kernel.DRAW_SUBTRACT}
 
@@ -49,6 +49,9 @@ class AbacusBatch:
       `final_scalars`, in the same order, hold their last states.
 
     With `autoreset`, an abacus that ends starts its next episode within the same step.
+
+    `set_tasks` mixes given tasks into the random episodes; `final_tasks` tells which of them the
+    episodes in `ended` were.
     """
 
     def __init__(self, config: AbacusConfig, num_envs: int, *, autoreset: bool = True) -> None:
@@ -58,9 +61,8 @@ class AbacusBatch:
         self.rules = _rules(config)
         self.weights = pay_table(config.reward)
         self.pixels = frame_pixels(config.base)
-        start = 0 if config.start == START_RANDOM else int(config.start)
-        self.program = kernel.Program(
-            value_digits([start], config), *program_arrays(config.program, config)
+        self.program = task_program(config, ())._replace(
+            **dict(zip(("digits", "headers"), program_arrays(config.program, config), strict=True))
         )
         self.world = kernel.World(
             scalars=np.zeros(num_envs, kernel.SCALARS),
@@ -117,6 +119,15 @@ class AbacusBatch:
         masks = np.empty((self._ended, len(Action)), np.bool_)
         kernel.write_final_masks(self.rules, self.out, masks)
         return masks
+
+    @property
+    def final_tasks(self) -> npt.NDArray[np.int32]:
+        """The task of each episode in `ended`: its index in the list, -1 for a random episode.
+
+        It is -1 as well for a task of a list that was replaced before the episode ended.
+        """
+        tasks: npt.NDArray[np.int32] = self.final_scalars["start_row"][: self._ended] - 1
+        return tasks
 
     def seed(self, seeds: int | Sequence[int]) -> None:
         """Seed the random streams: abacus i with `seed + i`, or with the i-th of several seeds."""
@@ -238,15 +249,61 @@ class AbacusBatch:
                 "or length 1 for the operand 0"
             )
         self.rules["start_random"] = False
-        self.program = kernel.Program(
-            np.array(starts, np.uint8, order="C"),
-            np.array(digits, np.uint8, order="C"),
-            np.stack([lengths, operations], axis=1).astype(np.int32),
+        self.rules["draw_tasks"] = False
+        self.program = task_program(self.config, ())._replace(
+            start_digits=np.array(starts, np.uint8, order="C"),
+            digits=np.array(digits, np.uint8, order="C"),
+            headers=np.stack([lengths, operations], axis=1).astype(np.int32),
         )
         scalars = self.world.scalars
         scalars["start_row"] = self._all
         scalars["program_first"] = np.cumsum(counts) - counts
         scalars["program_count"] = counts
+
+    def set_tasks(
+        self,
+        tasks: Sequence[Task],
+        weights: Sequence[float] | npt.NDArray[np.floating] | None = None,
+        share: float = 1.0,
+    ) -> None:
+        """Draw tasks from a list at the start of episodes; replaces an earlier list.
+
+        A new episode is one of the tasks with probability `share`, and random otherwise. It ends
+        with the last operation of its task, as it would with that of an expression. Running
+        episodes end as they began. Without tasks, every new episode is random. If an operand has
+        more than `config.max_digits` digits, the step budget is that of the longest operand.
+
+        Args:
+            tasks: starting values and operations.
+            weights: the weight of each task, by default 1.
+            share: the probability of a task.
+        """
+        if self.config.program:
+            raise ValueError("config has an expression, which is every episode: give one without")
+        share = check_number("share", share, 0.0, 1.0) if len(tasks) else 0.0
+        new = task_program(self.config, tasks, weights)
+        # The operations that running episodes have left precede those of the new tasks.
+        old, scalars = self.program, self.world.scalars
+        left = np.maximum(scalars["program_count"] - scalars["program_next"], 0)
+        first = np.cumsum(left) - left
+        next_rows = scalars["program_first"] + scalars["program_next"]
+        kept = np.repeat(next_rows - first, left) + np.arange(left.sum())
+        headers = np.concatenate([old.headers[kept], new.headers])
+        longest = int(headers[:, 0].max(initial=1))
+        digits = np.zeros((len(headers), longest), np.uint8)
+        for start, rows in ((0, old.digits[kept]), (len(kept), new.digits)):
+            rows = rows[:, :longest]
+            digits[start : start + len(rows), : rows.shape[1]] = rows
+        tasks_left = new.tasks + np.array([len(kept), 0], np.int32)
+        self.program = new._replace(digits=digits, headers=headers, tasks=tasks_left)
+        scalars["program_first"] = first - scalars["program_next"]
+        scalars["start_row"] = 0
+        self.rules["start_random"] = self.config.start == START_RANDOM
+        self.rules["draw_tasks"] = True
+        self.rules["task_share"] = round(share * kernel.CHANCES)
+        self.rules["step_budget"] = self.config.step_budget_for(
+            max(longest, self.config.longest_operand)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays without the views on them, for copies and pickles."""
@@ -322,13 +379,49 @@ def program_arrays(
     operations: Sequence[Operation], config: AbacusConfig
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Return operations as the kernel reads them: digits, and headers of length and kind."""
-    digits = np.zeros((len(operations), config.longest_operand), np.uint8)
+    numerals = [digits_of(operation.operand, config.base) for operation in operations]
+    longest = max(map(len, numerals), default=0)
+    digits = np.zeros((len(operations), max(longest, config.longest_operand)), np.uint8)
     headers = np.zeros((len(operations), 2), np.int32)
-    for row, operation in enumerate(operations):
-        numeral = digits_of(operation.operand, config.base)
+    for row, (operation, numeral) in enumerate(zip(operations, numerals, strict=True)):
         digits[row, : len(numeral)] = numeral
         headers[row] = len(numeral), kernel.ADD if operation.sign > 0 else kernel.SUBTRACT
     return digits, headers
+
+
+def task_program(
+    config: AbacusConfig,
+    tasks: Sequence[Task],
+    weights: Sequence[float] | npt.NDArray[np.floating] | None = None,
+) -> kernel.Program:
+    """Return tasks as the kernel reads them; see `AbacusBatch.set_tasks`."""
+    for task in tasks:
+        config.check_task(task)
+    start = 0 if config.start == START_RANDOM else int(config.start)
+    operations = [operation for task in tasks for operation in task.operations]
+    counts = np.array([len(task.operations) for task in tasks], np.int32)
+    return kernel.Program(
+        value_digits([start, *(task.start for task in tasks)], config),
+        *program_arrays(operations, config),
+        np.stack([np.cumsum(counts, dtype=np.int32) - counts, counts], axis=1),
+        _chances(np.ones(len(tasks)) if weights is None else weights, len(tasks)),
+    )
+
+
+def _chances(
+    weights: Sequence[float] | npt.NDArray[np.floating], count: int
+) -> npt.NDArray[np.int64]:
+    """Return the cumulative probabilities of weights, of `kernel.CHANCES`."""
+    numbers = np.asarray(weights, np.float64)
+    if numbers.shape != (count,):
+        raise ValueError(f"weights have shape {numbers.shape}: give one for each of {count} tasks")
+    if count == 0:
+        return np.zeros(0, np.int64)
+    if not (np.isfinite(numbers).all() and (numbers >= 0).all() and numbers.any()):
+        raise ValueError("weights are not allowed: give finite numbers of 0 or more, not all 0")
+    # Divided first: the sum of large weights may overflow.
+    sums = np.cumsum(numbers / numbers.max())
+    return np.rint(sums / sums[-1] * kernel.CHANCES).astype(np.int64)
 
 
 def _check_range(name: str, values: npt.NDArray[np.integer], low: int, high: int) -> None:

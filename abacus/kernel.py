@@ -38,6 +38,8 @@ ON_OPERATION_SYMBOL = -1
 ANY_ROW = -1
 #: Value of `previous_action` at the start of an episode.
 NO_ACTION = -1
+#: Probabilities of tasks are integers below this.
+CHANCES = 2**32
 
 #: The outcome that judges each action.
 OUTCOME_OF_ACTION = np.array(
@@ -58,6 +60,8 @@ RULES = np.dtype(
         ("draw", np.int32),
         ("start_random", np.bool_),
         ("max_operations", np.int32),
+        ("draw_tasks", np.bool_),
+        ("task_share", np.int64),
         ("end_on_wrong_signpost", np.bool_),
         ("end_on_wrong_slide", np.bool_),
         ("end_on_wrong_submit", np.bool_),
@@ -128,9 +132,11 @@ class World(NamedTuple):
 class Program(NamedTuple):
     """Starting values, and operations that are given instead of drawn."""
 
-    start_digits: Any  # (starts, columns) uint8
+    start_digits: Any  # (starts, columns) uint8; of task k: row k + 1
     digits: Any  # (operations, longest operand) uint8
     headers: Any  # (operations, 2) int32: length, and ADD or SUBTRACT
+    tasks: Any  # (tasks, 2) int32: first operation, number of operations
+    chances: Any  # (tasks,) int64: the chances, of CHANCES, of this task and those before it
 
 
 class Output(NamedTuple):
@@ -296,10 +302,38 @@ def _go_to_start(s):
 
 
 @compiled_inline
+def set_task(s, program, task):
+    """Make a task the program of the next episode."""
+    s.start_row = task + 1
+    s.program_first = program.tasks[task, 0]
+    s.program_count = program.tasks[task, 1]
+
+
+@compiled_inline
+def _draw_task(rules, s, program):
+    """Draw whether the next episode is a task, and which."""
+    if rules.task_share == 0 or random_below(s, CHANCES) >= rules.task_share:
+        s.start_row = 0
+        s.program_count = 0
+        return
+    number = random_below(s, CHANCES)
+    low, high = 0, len(program.chances) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if number < program.chances[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    set_task(s, program, low)
+
+
+@compiled_inline
 def _start_episode(rules, s, cells, i, program):
+    if rules.draw_tasks:
+        _draw_task(rules, s, program)
     for column in range(rules.columns):
         cells[i, column].digit = program.start_digits[s.start_row, column]
-    if rules.start_random:
+    if rules.start_random and s.program_count == 0:
         _draw_operand(rules, s, cells, i)
         for column in range(s.operand_length):
             cells[i, column].digit = cells[i, column].operand

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from abacus.checks import as_integer, check_choice, check_integer, not_allowed, shorten
 from abacus.reward import LEVELS, MODULES, modules_of
-from abacus.tasks import Operation, digit_count, parse_expression
+from abacus.tasks import Operation, Task, digit_count, parse_expression
 
 #: Columns of the window: the finger's and the one left of it.
 WINDOW_COLUMNS = 2
@@ -145,25 +145,40 @@ class AbacusConfig:
             return
         if not isinstance(self.expression, str):
             raise not_allowed("expression", self.expression, "text such as '3+4-2'")
-        value = int(self.start)
+        self._check_operations(int(self.start), self.program, "expression", self.expression)
+
+    def check_task(self, task: Task) -> None:
+        """Raise ValueError for a task that leaves the abacus or has operands that are too long."""
+        if task.start >= self.capacity:
+            raise ValueError(
+                f"task value {shorten(task.start)} does not fit: give a value below "
+                f"{self.base}**{self.columns}"
+            )
+        self._check_operations(task.start, task.operations, "task", task)
+
+    def _check_operations(
+        self, start: int, operations: tuple[Operation, ...], name: str, text: object
+    ) -> None:
+        """Raise ValueError unless the running value of operations stays on the abacus."""
+        value = start
         too_long = self.capacity // self.base
-        for operation in self.program:
+        for operation in operations:
             if operation.operand >= too_long:
                 raise ValueError(
-                    f"expression operand {shorten(operation.operand)} has too many digits: give "
+                    f"{name} operand {shorten(operation.operand)} has too many digits: give "
                     f"operands of at most {self.columns - 1} digits in base {self.base} "
                     f"(below columns={self.columns})"
                 )
             value += operation.sign * operation.operand
             if value < 0:
                 raise ValueError(
-                    f"expression {shorten(self.expression)} goes below zero at "
+                    f"{name} {shorten(str(text))} goes below zero at "
                     f"{operation.symbol}{shorten(operation.operand)}: give one whose running "
-                    f"value, from start={shorten(self.start)}, stays at 0 or more"
+                    f"value, from start={shorten(start)}, stays at 0 or more"
                 )
             if value >= self.capacity:
                 raise ValueError(
-                    f"expression {shorten(self.expression)} reaches {shorten(value)}, which does "
+                    f"{name} {shorten(str(text))} reaches {shorten(value)}, which does "
                     f"not fit: give one whose running value stays below {self.base}**{self.columns}"
                 )
 
@@ -229,8 +244,12 @@ class AbacusConfig:
         longest path of the reference algorithm between two of these grants: after a carry to the
         last column, back to the second, over zeros to the leading digit, and up or down.
         """
+        return self.step_budget_for(self.longest_operand)
+
+    def step_budget_for(self, longest_operand: int) -> int:
+        """Return the step budget if the longest operand has this number of digits."""
         proportional = math.ceil(PAPER_STEP_BUDGET * self.columns / PAPER_COLUMNS)
-        to_leading_digit = 3 * self.longest_operand + self.base - 3
+        to_leading_digit = 3 * longest_operand + self.base - 3
         after_carry = to_leading_digit + self.columns - 3
-        to_reset = self.columns + self.longest_operand
+        to_reset = self.columns + longest_operand
         return max(PAPER_STEP_BUDGET, proportional, to_leading_digit, after_carry, to_reset)

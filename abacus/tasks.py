@@ -1,10 +1,11 @@
-"""Operations and numbers: parse expressions, convert values to digits and back."""
+"""Operations, tasks and numbers: parse expressions, convert values to digits and back."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from abacus.checks import check_integer, not_allowed
 
 EXAMPLE = "'1234+567-89'"
 _EXPRESSION = re.compile(r"\s*[+-]?\s*[0-9]+(?:\s*[+-]\s*[0-9]+)*\s*")
+_TASK = re.compile(r"\s*([0-9]+)((?:\s*[+-]\s*[0-9]+)+)\s*")
 _TERM = re.compile(r"([+-]?)\s*([0-9]+)")
 #: Up to this many digits a conversion is done digit by digit; longer ones are split in halves,
 #: because the time of a plain conversion grows with the square of the digits. Python refuses to
@@ -36,6 +38,39 @@ class Operation:
     def symbol(self) -> str:
         """The sign as a character."""
         return "+" if self.sign > 0 else "-"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A starting value and the operations to carry out on it, in order, as one episode."""
+
+    start: int
+    operations: tuple[Operation, ...]
+
+    def __post_init__(self) -> None:
+        check_integer("start", self.start, 0)
+        if not self.operations:
+            raise ValueError("a task has no operations: give at least one")
+
+    @classmethod
+    def parse(cls, text: str) -> Task:
+        """Parse a starting value and operations in decimal, such as `"12 + 34 - 5"`."""
+        found = _TASK.fullmatch(text)
+        if found is None:
+            allowed = "a value and operations in decimal, such as '12 + 34 - 5'"
+            raise not_allowed("task", text, allowed)
+        return cls(_int_of_decimal(found[1]), parse_expression(found[2]))
+
+    @property
+    def expression(self) -> str:
+        """The operations in decimal, such as `"+ 34 - 5"`."""
+        return " ".join(
+            f"{operation.symbol} {numeral(operation.operand, 10)}" for operation in self.operations
+        )
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        return f"{numeral(self.start, 10)} {self.expression}"
 
 
 def parse_expression(text: str) -> tuple[Operation, ...]:
@@ -101,6 +136,18 @@ def digit_count(value: int, base: int) -> int:
 def value_of(digits: npt.ArrayLike, base: int) -> int:
     """Return the value of digits, least significant first."""
     return _value(np.asarray(digits).tolist(), base)
+
+
+def values_of(rows: npt.NDArray[np.integer], base: int) -> npt.NDArray[Any]:
+    """Return the values of rows of digits, least significant first.
+
+    They are Python integers, in an array of objects, if 64 bits are too few.
+    """
+    if base ** rows.shape[1] < 2**63:
+        return rows.astype(np.int64) @ base ** np.arange(rows.shape[1], dtype=np.int64)
+    values = np.empty(len(rows), object)
+    values[:] = [value_of(row, base) for row in rows]
+    return values
 
 
 def _value(digits: list[int], base: int) -> int:

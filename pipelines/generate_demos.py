@@ -2,6 +2,10 @@
 
 The same options give the same content, with any number of workers. A run that was killed resumes
 when it is started again with the same options.
+
+--tasks FILE records given tasks instead of random operations: a text file with a task a line, such
+as `12 + 34 - 5`, the first number being the one on the abacus. Numbers are decimal; empty lines and
+lines that start with # are skipped. Each task is one episode.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from tqdm import tqdm
 from abacus.rules import START_RANDOM, AbacusConfig, Operations
 from oracle.algorithm import Variant
 from oracle.demos import Demonstrations, Recipe, default_path, record_demonstrations
-from oracle.demos.recipe import DEFAULT_OPERATIONS, OPERATIONS_PER_EPISODE
+from oracle.demos.recipe import DEFAULT_OPERATIONS, OPERATIONS_PER_EPISODE, read_tasks
 from oracle.demos.shards import OPERATIONS_PER_SHARD, warm_up
 from oracle.demos.writer import DEFAULT_COMPRESSION
 from pipelines.inspect_demos import summary
@@ -29,6 +33,8 @@ from pipelines.job.command_line import option, run
 EXAMPLE = "python -m pipelines.generate_demos --n-operations 1e6 --epsilon 0.05 --seed 1"
 #: Flags that do not change the content.
 _NOT_CONTENT = ("workers", "output", "shard_operations", "overwrite")
+#: Options that only random operations have.
+_NOT_WITH_TASKS = ("n_operations", "n_transitions", "operations_per_episode", "operations", "start")
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Options:
     n_transitions: int | None = option(
         None, "record whole operations until there are at least this many transitions"
     )
+    tasks: Path | None = option(None, "text file of tasks to record, one a line: 12 + 34 - 5")
     operations_per_episode: int = option(OPERATIONS_PER_EPISODE, "operations of an episode")
     max_digits: int = option(6, "digits of the longest operand")
     columns: int = option(10, "columns of the abacus")
@@ -68,6 +75,8 @@ class Options:
 
     def recipe(self) -> Recipe:
         """Return the settings that decide the content."""
+        if self.tasks is not None:
+            return self._task_recipe(self.tasks)
         n_operations = self.n_operations
         if n_operations is None and self.n_transitions is None:
             n_operations = DEFAULT_OPERATIONS
@@ -84,6 +93,21 @@ class Options:
         return Recipe(
             config, self.variant, self.epsilon, self.seed, n_operations, self.n_transitions
         )
+
+    def _task_recipe(self, path: Path) -> Recipe:
+        for field in dataclasses.fields(self):
+            if field.name in _NOT_WITH_TASKS and getattr(self, field.name) != field.default:
+                flag = "--" + field.name.replace("_", "-")
+                raise ValueError(f"{flag} has no effect on --tasks: give one of them")
+        config = AbacusConfig(
+            columns=self.columns,
+            base=self.base,
+            max_digits=self.max_digits,
+            frames=self.frames,
+            reward=self.reward,
+        )
+        tasks = read_tasks(path, config)
+        return Recipe(config, self.variant, self.epsilon, self.seed, tasks=tasks)
 
     def command(self) -> list[str]:
         """Return the command that records the same content."""

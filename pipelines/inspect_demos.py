@@ -19,7 +19,7 @@ import h5py
 from tqdm import tqdm
 
 from abacus.batch import AbacusBatch
-from abacus.checks import check_integer, check_number
+from abacus.checks import check_integer, check_number, shorten
 from abacus.kernel import SUBTRACT
 from abacus.render import AbacusView, render_ansi, view_of
 from abacus.render.view import base_numeral, decimal_numeral, visible_columns
@@ -116,6 +116,11 @@ def summary(demonstrations: Demonstrations, path: Path) -> str:
         f"{statistics.validation_episodes:,} of them for validation",
         "actions": ", ".join(actions),
     }
+    tasks = demonstrations.recipe.tasks
+    if tasks is not None:
+        lines["tasks"] = (
+            f"{len(tasks):,} given, one an episode; the first is {shorten(str(tasks[0]))}"
+        )
     if statistics.detours:
         share = statistics.detours / statistics.transitions
         lines["detours"] = f"{statistics.detours:,} ({share:.1%} of transitions)"
@@ -180,6 +185,9 @@ def steps_of(demonstrations: Demonstrations, operation: int) -> Iterator[Step]:
     start, first = int(demonstrations.episodes["start"][episode]), int(columns["start"][operation])
     # Without a limit of operations: an episode may have been cut.
     config = replace(demonstrations.config, max_operations=None)
+    if demonstrations.recipe.tasks is not None:
+        task = demonstrations.recipe.tasks[episode]
+        config = replace(config, start=task.start, expression=task.expression)
     batch = AbacusBatch(config, 1, autoreset=False)
     batch.reset([int(demonstrations.episodes["seed"][episode])])
     rewards = demonstrations.rewards()

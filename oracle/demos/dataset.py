@@ -15,9 +15,9 @@ from abacus.compiling import compiled_with
 from abacus.observation import observation_arrays, observation_lengths
 from abacus.reward import terms_of
 from abacus.rules import AbacusConfig, Action, End
-from abacus.tasks import value_of
+from abacus.tasks import Task, values_of
 from oracle.demos.reader import read_file
-from oracle.demos.recipe import Metadata, Recipe
+from oracle.demos.recipe import Metadata, Recipe, tasks_of
 from oracle.demos.schema import Array, Columns, Groups, every_outcome, outcome_index
 from oracle.demos.writer import content_digest
 
@@ -58,8 +58,8 @@ class Demonstrations:
 
         Raise DemonstrationsError, a ValueError, if the file is damaged or holds no demonstrations.
         """
-        columns, metadata = read_file(Path(path), verify)
-        return cls(columns, metadata.recipe, metadata)
+        columns, recipe, metadata = read_file(Path(path), verify)
+        return cls(columns, recipe, metadata)
 
     @property
     def config(self) -> AbacusConfig:
@@ -102,10 +102,11 @@ class Demonstrations:
     def first(self, operations: int) -> Demonstrations:
         """Return the first operations; a smaller set is contained in a larger one.
 
-        If they end within an episode, it ends there as on its limit of operations.
+        If they end within an episode, it ends there as on its limit of operations. A given task
+        that is cut so is not what the recorder would make of its first operations: their last
+        reset would show a plus.
         """
         check_integer("operations", operations, 1, self.counts["operations"])
-        recipe = replace(self.recipe, operations=operations, transitions=None)
         last = operations - 1
         counts = {
             "transitions": int(self.operations["start"][last] + self.operations["length"][last]),
@@ -117,6 +118,10 @@ class Demonstrations:
             for group, columns in self.columns.items()
         }
         _end_by_limit(kept)
+        if self.recipe.tasks is None:
+            recipe = replace(self.recipe, operations=operations, transitions=None)
+        else:
+            recipe = replace(self.recipe, tasks=tasks_of(kept, self.config.base))
         return Demonstrations(kept, recipe)
 
     def select(self, which: npt.NDArray[np.bool_]) -> Demonstrations:
@@ -220,12 +225,16 @@ class Demonstrations:
 
         They are Python integers, in an array of objects, if 64 bits are too few.
         """
-        digits, base = self.operations[name][operations], self.config.base
-        if base ** digits.shape[1] < 2**63:
-            return digits.astype(np.int64) @ base ** np.arange(digits.shape[1], dtype=np.int64)
-        values = np.empty(len(digits), object)
-        values[:] = [value_of(row, base) for row in digits]
-        return values
+        return values_of(self.operations[name][operations], self.config.base)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Return what was calculated: a task for each episode, or part of one after a reload.
+
+        Recorded as tasks, random episodes have the same operations and the same histories of
+        frames. Only the symbol of the last reset may differ: after a task it is a plus, and in a
+        random episode it announces the operation that would come next.
+        """
+        return tasks_of(self.columns, self.config.base)
 
     @cached_property
     def _packed(self) -> npt.NDArray[np.uint32]:

@@ -27,7 +27,7 @@ import h5py
 import numpy as np
 
 from abacus.rules import TRUNCATING_ENDS, AbacusConfig
-from oracle.demos.recipe import Metadata
+from oracle.demos.recipe import Metadata, Recipe, tasks_of
 from oracle.demos.schema import (
     ATTRIBUTES,
     SCALE,
@@ -68,24 +68,28 @@ _MAX_EXPANSION = 64
 _MAX_SMALL = 2**28
 
 
-def read_file(path: Path, verify: bool = False) -> tuple[Groups, Metadata]:
-    """Return the columns and the metadata of a file; `verify` checks the content digest as well.
+def read_file(path: Path, verify: bool = False) -> tuple[Groups, Recipe, Metadata]:
+    """Return the columns, the recipe and the metadata of a file; `verify` checks the digest too.
 
     Raise DemonstrationsError if the file is damaged or holds no demonstrations.
     """
-    with open_sealed(path) as sealed, _errors_in_one_line(path):
+    with open_sealed(path) as (sealed, version), _errors_in_one_line(path):
         file = _GuardedFile(sealed)
         try:
             file.check_attributes()
             metadata = Metadata.from_attributes({name: file.attribute(name) for name in ATTRIBUTES})
+            if metadata.attributes["format"]["version"] != version:
+                raise DemonstrationsError(f"{path} has two format versions: in seal and attribute")
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                columns = _read_columns(file, metadata.recipe.config, pool)
+                columns = _read_columns(file, metadata.config, pool)
         finally:
             file.close()
     _check_values(columns, metadata)
-    if verify and content_digest(columns, metadata.recipe) != metadata.digest:
+    tasks = tasks_of(columns, metadata.config.base) if metadata.has_tasks else None
+    recipe = metadata.recipe(tasks)
+    if verify and content_digest(columns, recipe) != metadata.digest:
         raise DemonstrationsError(f"{path} does not have the content of its digest")
-    return columns, metadata
+    return columns, recipe, metadata
 
 
 @contextmanager
@@ -315,7 +319,7 @@ class _GuardedFile:
 
 
 def _check_values(columns: Groups, metadata: Metadata) -> None:
-    config = metadata.recipe.config
+    config = metadata.config
     for group in groups(config):
         lengths = {len(rows) for rows in columns[group].values()}
         count = metadata.counts.get(group)

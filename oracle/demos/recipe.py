@@ -1,8 +1,9 @@
 """What decides the content of a set of demonstrations, and what a file stores about it.
 
-Episode e of a set has the seed (seed + 1) * 2**32 + e, which depends on neither shards nor workers,
-and `AbacusEnv.reset(seed=...)` plays the episode again. No episode has a seed below 2**32: an
-evaluation under a small seed shares no episode with any set.
+A set holds operations that are drawn at random, or given tasks, one an episode. Episode e of a set
+has the seed (seed + 1) * 2**32 + e, which depends on neither shards nor workers, and
+`AbacusEnv.reset(seed=...)` plays a random episode again. No episode has a seed below 2**32: an
+evaluation under a small seed shares no random episode with any set.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import hashlib
 import json
 import subprocess
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,16 +23,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abacus.checks import check_integer, check_number
+from abacus.checks import check_integer, check_number, shorten
+from abacus.kernel import SUBTRACT
 from abacus.rules import AbacusConfig
+from abacus.tasks import Operation, Task, values_of
 from oracle.algorithm import Variant, check_variant
 from oracle.demos.schema import (
     ATTRIBUTES,
     FORMAT_NAME,
     FORMAT_VERSION,
+    FORMAT_VERSIONS,
+    KNOWN_VERSIONS,
     SPLIT_EVERY,
     SPLIT_FIRST,
+    TASKS_FORMAT_VERSION,
     DemonstrationsError,
+    Groups,
 )
 
 #: Default operations of an episode: enough to carry, short enough to read.
@@ -47,7 +55,6 @@ _ALGORITHM = "the paper's Algorithm 1, as mended in oracle/algorithm.py"
 
 #: The keys of attributes that `content_attributes` does not give.
 _KEYS = {
-    "request": {"operations", "transitions"},
     "counts": {"transitions", "episodes", "operations"},
     "digest": {"sha256"},
 }
@@ -59,6 +66,11 @@ _INIT_A, _MULTIPLY_A = 0x43B0D7E5, 0x931E8875
 _INIT_B, _MULTIPLY_B = 0x8B51F9DD, 0x58F38DED
 _MIX_LEFT, _MIX_RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
 
+#: The keys of the attribute `request`, by version.
+_REQUEST_KEYS = {
+    FORMAT_VERSION: {"operations", "transitions"},
+    TASKS_FORMAT_VERSION: {"operations", "transitions", "tasks"},
+}
 _Words = npt.NDArray[np.uint32]
 
 
@@ -74,6 +86,9 @@ class Recipe:
     Give `operations`, or `transitions` instead: whole operations are then recorded until there are
     at least that many transitions. `config.max_operations` is the number of operations of an
     episode. A step is a detour with probability `epsilon`; see `oracle.demos.recorder`.
+
+    Or give `tasks`, with a `config` as `task_config` makes it: episode e plays task e and ends with
+    its last operation; `operations` is then the number of operations of all tasks.
     """
 
     config: AbacusConfig = field(default_factory=default_config)
@@ -82,17 +97,24 @@ class Recipe:
     seed: int = 0
     operations: int | None = DEFAULT_OPERATIONS
     transitions: int | None = None
+    tasks: tuple[Task, ...] | None = None
 
     def __post_init__(self) -> None:
         check_variant(self.variant)
-        if self.config.max_operations is None:
-            raise ValueError("config has no max_operations: give the operations of an episode")
         if self.config.expression is not None:
             raise ValueError("config has an expression: every episode would be the same")
         if self.config.on_error != "terminate":
             raise ValueError("config has on_error='continue': the expert makes no errors")
         check_number("epsilon", self.epsilon, 0.0, 1.0)
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, MAX_SEED))
+        if self.tasks is None:
+            self._check_amount()
+        else:
+            self._set_tasks(tuple(self.tasks))
+
+    def _check_amount(self) -> None:
+        if self.config.max_operations is None:
+            raise ValueError("config has no max_operations: give the operations of an episode")
         if (self.operations is None) == (self.transitions is None):
             raise ValueError(
                 f"operations={self.operations} and transitions={self.transitions}: give one of them"
@@ -100,9 +122,40 @@ class Recipe:
         name = "operations" if self.transitions is None else "transitions"
         object.__setattr__(self, name, check_integer(name, getattr(self, name), 1, 2**40))
 
+    def _set_tasks(self, tasks: tuple[Task, ...]) -> None:
+        if not tasks:
+            raise ValueError("tasks are empty: give at least one")
+        if self.transitions is not None:
+            raise ValueError(f"transitions={self.transitions} and tasks: give one of them")
+        if self.config != task_config(self.config):
+            raise ValueError(
+                "config has start, operations or max_operations, which tasks decide: give "
+                "task_config(config)"
+            )
+        for number, task in enumerate(tasks):
+            try:
+                check_task(task, self.config)
+            except ValueError as error:
+                raise ValueError(f"task {number}: {error}") from error
+        object.__setattr__(self, "tasks", tasks)
+        object.__setattr__(self, "operations", sum(len(task.operations) for task in tasks))
+
+    @property
+    def format_version(self) -> int:
+        """The version of the format of a file of this recipe."""
+        return FORMAT_VERSION if self.tasks is None else TASKS_FORMAT_VERSION
+
+    def part(self, first: int, count: int) -> Recipe:
+        """Return the recipe of `count` episodes from `first` on: with their tasks, if given."""
+        if self.tasks is None:
+            return self
+        return replace(self, tasks=self.tasks[first : first + count])
+
     @property
     def longest_episode(self) -> int:
         """The operations of an episode, or of the whole set if that has fewer."""
+        if self.tasks is not None:
+            return max(len(task.operations) for task in self.tasks)
         assert self.config.max_operations is not None
         # An operation takes at least one transition.
         wanted = self.transitions if self.operations is None else self.operations
@@ -111,7 +164,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
-        return {
+        values = {
             "config": self.config.to_dict(),
             "variant": self.variant,
             "epsilon": self.epsilon,
@@ -119,16 +172,20 @@ class Recipe:
             "operations": self.operations,
             "transitions": self.transitions,
         }
+        return values if self.tasks is None else values | {"tasks": list(map(str, self.tasks))}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """Return the recipe of a mapping as `to_dict` gives it."""
-        return cls(**{**values, "config": AbacusConfig.from_dict(values["config"])})
+        changes: dict[str, Any] = {"config": AbacusConfig.from_dict(values["config"])}
+        if values.get("tasks") is not None:
+            changes["tasks"] = tuple(map(Task.parse, values["tasks"]))
+        return cls(**{**values, **changes})
 
     @property
     def fingerprint(self) -> str:
         """A short hash that tells recipes apart, for the names of shards."""
-        text = json.dumps([FORMAT_VERSION, self.to_dict()], sort_keys=True)
+        text = json.dumps([self.format_version, self.to_dict()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -136,13 +193,17 @@ class Recipe:
         """A file name with the main settings, and the others where they are not the default."""
         config, default = self.config, Recipe()
         reward = config.reward if isinstance(config.reward, str) else "+".join(config.reward)
+        kind = config.operations if self.tasks is None else f"tasks-{self.fingerprint[:8]}"
         parts = [
-            f"abacus-{config.operations}-c{config.columns}-b{config.base}-d{config.max_digits}",
+            f"abacus-{kind}-c{config.columns}-b{config.base}-d{config.max_digits}",
             f"n{self.operations}" if self.operations else f"t{self.transitions}",
             f"s{self.seed}",
         ]
         optional = (
-            (config.max_operations != default.config.max_operations, f"k{config.max_operations}"),
+            (
+                config.max_operations not in (None, default.config.max_operations),
+                f"k{config.max_operations}",
+            ),
             (config.start != default.config.start, f"start{config.start}"),
             (self.variant != default.variant, self.variant),
             (self.epsilon != default.epsilon, f"e{self.epsilon:g}"),
@@ -150,6 +211,68 @@ class Recipe:
             (config.frames != default.config.frames, f"f{config.frames}"),
         )
         return "-".join(parts + [text for differs, text in optional if differs]) + ".h5"
+
+
+def task_config(config: AbacusConfig) -> AbacusConfig:
+    """Return a configuration for tasks: without what decides random episodes, and their limit."""
+    return replace(
+        config,
+        start=0,
+        operations="both",
+        expression=None,
+        max_operations=None,
+        on_error="terminate",
+    )
+
+
+def check_task(task: Task, config: AbacusConfig) -> None:
+    """Raise ValueError for a task that cannot be recorded with this configuration."""
+    config.check_task(task)
+    longest = max(operation.operand for operation in task.operations)
+    if longest >= config.base**config.max_digits:
+        raise ValueError(
+            f"operand {shorten(longest)} has more than max_digits={config.max_digits} digits in "
+            f"base {config.base}: give a larger max_digits"
+        )
+
+
+def read_tasks(path: Path, config: AbacusConfig) -> tuple[Task, ...]:
+    """Read a text file with a task a line, such as `12 + 34 - 5`: a value, then its operations.
+
+    Numbers are decimal. Empty lines and lines that start with # are skipped.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file: give a text file of tasks")
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text: give a file with a task a line") from None
+    tasks = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                tasks.append(Task.parse(line))
+                check_task(tasks[-1], config)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error
+    if not tasks:
+        raise ValueError(f"{path} has no tasks: give lines such as '12 + 34 - 5'")
+    return tuple(tasks)
+
+
+def tasks_of(columns: Groups, base: int) -> tuple[Task, ...]:
+    """Return what was calculated: a task for each stretch of operations without a reload."""
+    operations = columns["operations"]
+    firsts = np.flatnonzero(operations["fresh"])
+    starts = values_of(operations["before"][firsts], base).tolist()
+    signs = np.where(operations["operation"] == SUBTRACT, -1, 1).tolist()
+    operands = values_of(operations["operand"], base).tolist()
+    calculated = [Operation(*pair) for pair in zip(signs, operands, strict=True)]
+    stops = [*firsts[1:].tolist(), len(calculated)]
+    return tuple(
+        Task(start, tuple(calculated[first:stop]))
+        for start, first, stop in zip(starts, firsts.tolist(), stops, strict=True)
+    )
 
 
 def episode_seeds(seed: int, first: int, count: int) -> npt.NDArray[np.int64]:
@@ -203,9 +326,9 @@ def _entropy_pool(words: list[_Words]) -> list[_Words]:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The attributes of a file, checked, and the recipe that they describe."""
+    """The attributes of a file, checked."""
 
-    recipe: Recipe
+    config: AbacusConfig
     counts: Mapping[str, int]
     digest: str
     attributes: Mapping[str, Any]
@@ -216,32 +339,74 @@ class Metadata:
         missing = [name for name in ATTRIBUTES if name not in attributes]
         if missing:
             raise DemonstrationsError(f"attributes are missing: {', '.join(missing)}")
-        if attributes["format"] != {"name": FORMAT_NAME, "version": FORMAT_VERSION}:
+        for version in FORMAT_VERSIONS:
+            if attributes["format"] == format_attribute(version):
+                break
+        else:
             raise DemonstrationsError(
                 f"format={attributes['format']!r} is not known: this program reads {FORMAT_NAME} "
-                f"version {FORMAT_VERSION}"
+                f"version {KNOWN_VERSIONS}"
             )
-        try:
-            for name, keys in _KEYS.items():
+        with _invalid_attributes():
+            for name, keys in {**_KEYS, "request": _REQUEST_KEYS[version]}.items():
                 if set(attributes[name]) != keys:
                     raise ValueError(f"{name!r} must have {', '.join(sorted(keys))}")
-            algorithm, request = attributes["algorithm"], attributes["request"]
-            recipe = Recipe(
+            metadata = cls(
                 config=AbacusConfig.from_dict(attributes["config"]),
-                variant=algorithm["variant"],
-                epsilon=algorithm["epsilon"],
+                counts={str(name): int(count) for name, count in attributes["counts"].items()},
+                digest=str(attributes["digest"]["sha256"]),
+                attributes=dict(attributes),
+            )
+        if not metadata.has_tasks:
+            metadata.recipe()
+        return metadata
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the episodes are given tasks."""
+        return "tasks" in self.attributes["request"]
+
+    def recipe(self, tasks: tuple[Task, ...] | None = None) -> Recipe:
+        """Return the recipe, with the tasks that the columns tell (`tasks_of`) if it has tasks."""
+        attributes = self.attributes
+        with _invalid_attributes():
+            request = attributes["request"]
+            recipe = Recipe(
+                config=self.config,
+                variant=attributes["algorithm"]["variant"],
+                epsilon=attributes["algorithm"]["epsilon"],
                 seed=attributes["seed"],
                 operations=request["operations"],
                 transitions=request["transitions"],
+                tasks=tasks,
             )
-            counts = {str(name): int(count) for name, count in attributes["counts"].items()}
-            digest = str(attributes["digest"]["sha256"])
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise DemonstrationsError(f"invalid attributes: {error}") from error
-        for name, value in content_attributes(recipe).items():
+        expected = content_attributes(recipe)
+        if tasks is not None:
+            expected["request"] = request_attribute(recipe)
+        for name, value in expected.items():
             if attributes[name] != value:
                 raise DemonstrationsError(f"attribute {name!r} does not follow this format")
-        return cls(recipe, counts, digest, dict(attributes))
+        return recipe
+
+
+@contextmanager
+def _invalid_attributes() -> Iterator[None]:
+    """Turn the errors of impossible attributes into a DemonstrationsError of one line."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise DemonstrationsError(f"invalid attributes: {error}") from error
+
+
+def format_attribute(version: int) -> dict[str, Any]:
+    """Return the attribute `format`."""
+    return {"name": FORMAT_NAME, "version": version}
+
+
+def request_attribute(recipe: Recipe) -> dict[str, int | None]:
+    """Return the attribute `request`."""
+    request = {"operations": recipe.operations, "transitions": recipe.transitions}
+    return request if recipe.tasks is None else request | {"tasks": len(recipe.tasks)}
 
 
 def content_attributes(recipe: Recipe) -> dict[str, Any]:
@@ -261,9 +426,9 @@ def content_attributes(recipe: Recipe) -> dict[str, Any]:
 def initial_attributes(recipe: Recipe, command: Sequence[str]) -> dict[str, Any]:
     """Return the attributes that are known before recording: all but `counts` and `digest`."""
     return {
-        "format": {"name": FORMAT_NAME, "version": FORMAT_VERSION},
+        "format": format_attribute(recipe.format_version),
         **content_attributes(recipe),
-        "request": {"operations": recipe.operations, "transitions": recipe.transitions},
+        "request": request_attribute(recipe),
         "command": [_without_folder(word) for word in command],
         **_software(),
     }

@@ -13,12 +13,13 @@ without them.
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from abacus.batch import AbacusBatch
+from abacus.batch import AbacusBatch, task_program
 from abacus.compiling import compiled_with
 from abacus.kernel import (
     ACTIONS,
@@ -30,10 +31,13 @@ from abacus.kernel import (
     legal_actions,
     random_below,
     reset,
+    set_task,
 )
 from abacus.rules import AbacusConfig, End
+from abacus.tasks import Task
+from oracle.algorithm import Variant
 from oracle.demos.dataset import Demonstrations
-from oracle.demos.recipe import Recipe, episode_seeds, stream_starts
+from oracle.demos.recipe import Recipe, episode_seeds, stream_starts, task_config
 from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST, Columns, groups, reward_table
 from oracle.expert import answer
 
@@ -43,7 +47,7 @@ _ABACI = 3
 #: Probabilities are compared as integers below this.
 _CHANCES = 2**32
 #: The ends that the expert can reach.
-_GOOD_ENDS = (End.LIMIT, End.CAPACITY)
+_GOOD_ENDS = (End.LIMIT, End.CAPACITY, End.EXPRESSION)
 #: Initial capacity for an operation; it is doubled if an episode needs more.
 _STEPS_PER_OPERATION = 48
 
@@ -69,15 +73,20 @@ class Recorder:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         # Frames are stored unstacked, and no episode is played beyond the size of the set.
-        config = replace(recipe.config, frames=1, max_operations=recipe.longest_episode)
+        limit = recipe.longest_episode if recipe.tasks is None else None
+        config = replace(recipe.config, frames=1, max_operations=limit)
         self._batch = AbacusBatch(config, _ABACI, autoreset=False)
         self._batch.reset(0)
         self._rewards = reward_table(config.reward)
         self._chance = round(recipe.epsilon * _CHANCES)
 
     def record(self, first: int, count: int) -> Demonstrations:
-        """Record episodes `first` to `first + count - 1`."""
-        operations = count * self.recipe.longest_episode
+        """Record episodes `first` to `first + count - 1`; fewer if there are no more tasks."""
+        recipe = self.recipe.part(first, count)
+        if recipe.tasks is not None:
+            self._batch.program = task_program(self._batch.config, recipe.tasks)
+            count = len(recipe.tasks)
+        operations = count * recipe.longest_episode
         rows = Transitions(**self._empty("transitions", operations * _STEPS_PER_OPERATION))
         index = Episodes(**self._empty("episodes", count))
         parts = Operations(**self._empty("operations", operations))
@@ -100,7 +109,7 @@ class Recorder:
         }
         if not np.isin(index.end, _GOOD_ENDS).all():
             raise RuntimeError("the expert did not reach the end of an episode: this is a bug")
-        return Demonstrations(columns, self.recipe)
+        return Demonstrations(columns, recipe)
 
     def _empty(self, group: str, count: int) -> Columns:
         config = self.recipe.config
@@ -108,6 +117,33 @@ class Recorder:
             column.name: np.empty((count, *column.row_shape(config)), column.dtype)
             for column in groups(config)[group]
         }
+
+
+def record_in_memory(recipe: Recipe) -> Demonstrations:
+    """Record a set of a number of operations, or of given tasks, without a file."""
+    if recipe.operations is None:
+        raise ValueError("the recipe has transitions: give operations or tasks")
+    recorder = Recorder(recipe)
+    if recipe.tasks is not None:
+        return recorder.record(0, len(recipe.tasks))
+    episodes = -(-recipe.operations // recipe.longest_episode)
+    recorded = recorder.record(0, episodes)
+    # Episodes that end on the capacity are shorter.
+    while recorded.counts["operations"] < recipe.operations:
+        episodes *= 2
+        recorded = recorder.record(0, episodes)
+    return recorded.first(recipe.operations)
+
+
+def record_tasks(
+    config: AbacusConfig, tasks: Sequence[Task], variant: Variant = "before"
+) -> Demonstrations:
+    """Record given tasks without a file, one an episode; a thousand take milliseconds.
+
+    Of the configuration, `start`, `operations`, `max_operations`, `expression` and `on_error` are
+    ignored: the tasks decide.
+    """
+    return record_in_memory(Recipe(task_config(config), variant, tasks=tuple(tasks)))
 
 
 @_entry
@@ -121,6 +157,8 @@ def _record(places, expert, starts, rows, index, parts, done):
     while done[1] < len(starts):
         world.scalars[RECORDED].rng = starts[done[1], 0]
         world.scalars[DETOURS].rng = starts[done[1], 1]
+        if len(program.tasks) > 0:
+            set_task(world.scalars[RECORDED], program, done[1])
         reset(all_rules, pixels, world, program, out, which)
         if not _record_episode(
             all_rules[0], world, program, out.results, expert, rows, index, parts, done

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abacus import kernel
-from abacus.batch import AbacusBatch, stream_start
+from abacus.batch import AbacusBatch, stream_start, task_program
 from abacus.compiling import compiled
 from abacus.kernel import ACTIONS, OUTCOME_OF_ACTION, SUBTRACT
 from abacus.observation import observation_lengths
@@ -120,12 +120,16 @@ def recipe_difference(demonstrations: Demonstrations) -> str | None:
 
 
 class _Episodes(NamedTuple):
-    """The episodes for the compiled replay: their rows, initial random states, operation limits."""
+    """The episodes for the compiled replay: rows, initial random states, operation limits, tasks.
+
+    `tasks` is False if operations are drawn.
+    """
 
     start: Any
     length: Any
     stream: Any
     limit: Any
+    tasks: Any
 
 
 class _Replayed(NamedTuple):
@@ -149,6 +153,8 @@ def _play(places, printed, episodes, e, first, taken, marked, replayed):
         if episodes.start[e] == first + k:
             all_rules[0].max_operations = episodes.limit[e]
             world.scalars[0].rng = episodes.stream[e]
+            if episodes.tasks:
+                kernel.set_task(world.scalars[0], program, e)
             kernel.reset(all_rules, pixels, world, program, out, which)
         for i in range(out.rows.shape[1]):
             replayed.observations[k, i] = out.rows[0, i]
@@ -176,14 +182,17 @@ class _Replay:
         self._demonstrations = demonstrations
         self._batch = AbacusBatch(demonstrations.config, 1, autoreset=False)
         self._finals = demonstrations.final_observations()
-        episodes = demonstrations.episodes
+        episodes, recipe = demonstrations.episodes, demonstrations.recipe
+        if recipe.tasks is not None:
+            self._batch.program = task_program(recipe.config, demonstrations.tasks())
         # The last episode may have been cut: its limit is the number of recorded operations.
         limited = episodes["end"] == End.LIMIT
         self._episodes = _Episodes(
             episodes["start"],
             episodes["length"],
             np.array([stream_start(seed) for seed in episodes["seed"].tolist()], np.uint64),
-            np.where(limited, episodes["operations"], demonstrations.recipe.longest_episode),
+            np.where(limited, episodes["operations"], recipe.longest_episode),
+            recipe.tasks is not None,
         )
         self._next_episode = 0
 

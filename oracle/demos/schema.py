@@ -23,6 +23,10 @@ from abacus.rules import AbacusConfig, Action, End
 
 FORMAT_NAME = "virtual-abacus-demonstrations"
 FORMAT_VERSION = 1
+#: The version of a file of given tasks: `request` has one more key, and the tasks are the episodes.
+TASKS_FORMAT_VERSION = 2
+FORMAT_VERSIONS = (FORMAT_VERSION, TASKS_FORMAT_VERSION)
+KNOWN_VERSIONS = " or ".join(map(str, FORMAT_VERSIONS))
 
 #: Pixels are multiples of a quarter, rewards and their terms of a twentieth.
 PIXEL_SCALE = 0.25

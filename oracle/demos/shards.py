@@ -200,7 +200,9 @@ class _Shards:
         """Yield shards in order and without end, starting few more than are needed."""
         # How long operations are is not known: with a number of transitions there is no bound.
         needed = 2**62
-        if self.recipe.operations is not None:
+        if self.recipe.tasks is not None:
+            needed = -(-len(self.recipe.tasks) // self.episodes)
+        elif self.recipe.operations is not None:
             needed = -(-self.recipe.operations // (self.episodes * self.recipe.longest_episode))
         pending: deque[Future[Demonstrations]] = deque()
         started = 0
@@ -222,7 +224,7 @@ class _Shards:
             recorder = self._of_thread.recorder = Recorder(self.recipe)
         shard = recorder.record(index * self.episodes, self.episodes)
         unfinished = path.with_suffix(_UNFINISHED)
-        with FileWriter(unfinished, self.recipe, _SHARD_COMPRESSION) as writer:
+        with FileWriter(unfinished, shard.recipe, _SHARD_COMPRESSION) as writer:
             writer.append(shard.columns)
             writer.finish()
         move_into_place(unfinished, path)
@@ -237,8 +239,11 @@ class _Shards:
         except DemonstrationsError:
             path.unlink(missing_ok=True)
             return None
-        seeds = episode_seeds(self.recipe.seed, index * self.episodes, self.episodes)
-        is_ours = shard.recipe == self.recipe and np.array_equal(shard.episodes["seed"], seeds)
+        first = index * self.episodes
+        recipe = self.recipe.part(first, self.episodes)
+        count = self.episodes if recipe.tasks is None else len(recipe.tasks)
+        seeds = episode_seeds(recipe.seed, first, count)
+        is_ours = shard.recipe == recipe and np.array_equal(shard.episodes["seed"], seeds)
         return shard if is_ours else None
 
 

@@ -33,7 +33,8 @@ from abacus.rules import AbacusConfig
 from oracle.demos.recipe import Recipe, content_attributes, initial_attributes
 from oracle.demos.schema import (
     FORMAT_NAME,
-    FORMAT_VERSION,
+    FORMAT_VERSIONS,
+    KNOWN_VERSIONS,
     SCALE,
     Array,
     Column,
@@ -58,16 +59,19 @@ DEFAULT_COMPRESSION = 4
 _MAX_PENDING = 64
 
 
-def seal_of(content: bytes | memoryview) -> bytes:
-    """Return the user block that seals the content after it."""
+def seal_of(content: bytes | memoryview, version: int) -> bytes:
+    """Return the user block that seals the content after it, of a version of the format."""
     digest = hashlib.sha256(content).hexdigest()
-    text = f"{FORMAT_NAME} {FORMAT_VERSION}\nsha256 {digest}\n".encode()
+    text = f"{FORMAT_NAME} {version}\nsha256 {digest}\n".encode()
     return text.ljust(USER_BLOCK, b"\n")
 
 
 @contextmanager
-def open_sealed(path: Path) -> Iterator[BufferedReader]:
-    """Open a file whose seal is intact; raise DemonstrationsError for any other."""
+def open_sealed(path: Path) -> Iterator[tuple[BufferedReader, int]]:
+    """Open a file whose seal is intact; yield it with its version of the format.
+
+    Raise DemonstrationsError for any other file.
+    """
     # A device or a pipe might never end.
     if path.exists() and not path.is_file():
         raise DemonstrationsError(f"{path} is not a regular file: give a demonstrations file")
@@ -79,15 +83,15 @@ def open_sealed(path: Path) -> Iterator[BufferedReader]:
                 f"{path} is not a demonstrations file: it does not start with {FORMAT_NAME!r}"
             )
         version = int(seal[2])
-        if version != FORMAT_VERSION:
+        if version not in FORMAT_VERSIONS:
             raise DemonstrationsError(
-                f"{path} has format version {version}: this program reads version {FORMAT_VERSION}"
+                f"{path} has format version {version}: this program reads version {KNOWN_VERSIONS}"
             )
         if hashlib.file_digest(file, "sha256").hexdigest() != seal[3].decode():
             raise DemonstrationsError(
                 f"{path} is damaged: its SHA-256 is not the one that was recorded"
             )
-        yield file
+        yield file, version
 
 
 class ContentDigest:
@@ -108,7 +112,7 @@ class ContentDigest:
 
     def hexdigest(self) -> str:
         content = {
-            "format": [FORMAT_NAME, FORMAT_VERSION],
+            "format": [FORMAT_NAME, self._recipe.format_version],
             "facts": content_attributes(self._recipe),
             "columns": {
                 name: [self._shapes[name], column.hexdigest()]
@@ -180,7 +184,7 @@ class FileWriter:
             )
         self._file.close()
         image = self._image.getbuffer()
-        image[:USER_BLOCK] = seal_of(image[USER_BLOCK:])
+        image[:USER_BLOCK] = seal_of(image[USER_BLOCK:], self._recipe.format_version)
         with self._path.open("wb") as file:
             file.write(image)
         return digest

@@ -116,6 +116,59 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def test_given_tasks_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, path = tmp_path / "tasks.txt", tmp_path / "some.h5"
+    text.write_text("# the first number is on the abacus\n12 + 34 - 5\n\n  7+8 \n")
+    assert generate("--tasks", text, "--columns", 12, "--output", path) == 0
+    output = capsys.readouterr().out
+    assert re.search("^tasks +2 given, one an episode; the first is '12 [+] 34 - 5'$", output, re.M)
+    demonstrations = Demonstrations.open(path)
+    assert demonstrations.numbers("before").tolist() == [12, 46, 7]
+    assert demonstrations.numbers("after").tolist() == [46, 41, 15]
+    assert inspect(path, "--operation", 1, "--verify") == 0
+    output = capsys.readouterr().out
+    assert "operation 1 of episode 0: 141 - 10 = 131 in base 5 (46 - 5 = 41)" in output
+    assert "verified" in output
+    steps = list(steps_of(demonstrations, 1))
+    assert len(steps) == demonstrations.operations["length"][1]
+    assert demonstrations.metadata is not None
+    command = demonstrations.metadata.attributes["command"]
+    assert command[-4:] == ["--tasks", "tasks.txt", "--columns", "12"]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (b"12 + 34\n\n4 - 5\n", [], "tasks.txt, line 3: task '4 - 5' goes below zero at -5"),
+        (b"12\n", [], "tasks.txt, line 1: task='12' is not allowed: give a value and operations"),
+        (b"1 + 2\n12: +34\n", [], "tasks.txt, line 2: task='12: +34' is not allowed"),
+        (b"1 + 15625\n", [], "tasks.txt, line 1: operand 15625 has more than max_digits=6"),
+        (b"1 + 4\n", ["--columns", 2, "--max-digits", 1, "--base", 2], "line 1: task operand 4"),
+        (b"# nothing\n", [], "tasks.txt has no tasks"),
+        (b"\xff\xfe", [], "tasks.txt is not text"),
+        (None, [], "No such file"),
+        (b"1 + 2\n", ["--n-operations", 5], "--n-operations has no effect on --tasks"),
+        (b"1 + 2\n", ["--start", "random"], "--start has no effect on --tasks"),
+        (b"1 + 2\n", ["--operations", "add"], "--operations has no effect on --tasks"),
+    ],
+)
+def test_mistakes_in_tasks_give_one_line(
+    content: bytes | None,
+    arguments: Sequence[object],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = tmp_path / "tasks.txt"
+    if content is not None:
+        text.write_bytes(content)
+    assert generate("--tasks", text, *arguments, "--output", tmp_path / "some.h5") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "some.h5").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -19,6 +19,7 @@ import h5py as typed_h5py
 import numpy as np
 
 from oracle.demos import Demonstrations, DemonstrationsError
+from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION, TASKS_FORMAT_VERSION
 from oracle.demos.writer import USER_BLOCK, seal_of
 
 # Untyped: the published stubs cover neither links nor virtual datasets.
@@ -30,10 +31,15 @@ Damage = Callable[[Path, Rng], None]
 GROUPS = ("transitions", "episodes", "operations", "tables")
 
 
+_TASKS_MARK = f"{FORMAT_NAME} {TASKS_FORMAT_VERSION}\n".encode()
+
+
 def write_seal(path: Path) -> None:
     """Seal a file whose content was changed."""
-    content = path.read_bytes()[USER_BLOCK:]
-    path.write_bytes(seal_of(content) + content)
+    data = path.read_bytes()
+    content = data[USER_BLOCK:]
+    version = TASKS_FORMAT_VERSION if data.startswith(_TASKS_MARK) else FORMAT_VERSION
+    path.write_bytes(seal_of(content, version) + content)
 
 
 def flipped_bytes(path: Path, rng: Rng) -> None:

@@ -15,8 +15,9 @@ import pytest
 from abacus.observation import frame_pixels
 from abacus.reward import LEVELS, terms_of
 from abacus.rules import AbacusConfig
+from abacus.tasks import Task
 from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
-from oracle.demos.replay import first_difference
+from oracle.demos.replay import first_difference, recipe_difference
 from oracle.demos.schema import every_outcome
 from oracle.demos.writer import USER_BLOCK
 from tests.oracle.demos.hostile_files import write_seal
@@ -63,6 +64,71 @@ def test_attributes_are_numbers_and_json(path: Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", attributes["code"]["version"])
     assert attributes["command"][-3:] == ["--output", "some.h5", "--x=y.h5"]
     assert b"secret" not in path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def path_of_tasks(tmp_path_factory: Any) -> Path:
+    path: Path = tmp_path_factory.mktemp("tasks") / "some.h5"
+    tasks = (Task.parse("12 + 34 - 5"), Task.parse("7 + 0"), Task.parse("100 - 99"))
+    record_demonstrations(Recipe(AbacusConfig(), tasks=tasks, epsilon=0.1), path)
+    return path
+
+
+def test_a_file_of_tasks_has_the_same_tree_and_version_2(path: Path, path_of_tasks: Path) -> None:
+    with h5py.File(path) as file, h5py.File(path_of_tasks) as other:
+        names: dict[str, list[str]] = {"a": [], "b": []}
+        file.visit(names["a"].append)
+        other.visit(names["b"].append)
+        assert names["a"] == names["b"]
+        assert set(file.attrs) == set(other.attrs)
+        assert json.loads(other.attrs["format"])["version"] == 2
+        request = {"operations": 4, "transitions": None, "tasks": 3}
+        assert json.loads(other.attrs["request"]) == request
+    assert path_of_tasks.read_bytes().startswith(b"virtual-abacus-demonstrations 2\n")
+    tasks = Demonstrations.open(path_of_tasks, verify=True).recipe.tasks
+    assert tasks is not None
+    assert list(map(str, tasks)) == ["12 + 34 - 5", "7 + 0", "100 - 99"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_with_two_versions_is_refused(
+    path: Path, path_of_tasks: Path, tmp_path: Path, version: int
+) -> None:
+    data = (path if version == 2 else path_of_tasks).read_bytes()
+    name = b"virtual-abacus-demonstrations %d"
+    assert data.startswith(name % (3 - version))
+    forged = tmp_path / "forged.h5"
+    forged.write_bytes(name % version + data[len(name % version) :])
+    with pytest.raises(DemonstrationsError, match="two format versions"):
+        Demonstrations.open(forged)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("tasks", 2), ("tasks", None), ("operations", 3), ("transitions", 9), ("seed", 0)],
+)
+def test_a_request_that_the_tasks_do_not_fulfil_is_refused(
+    path_of_tasks: Path, tmp_path: Path, key: str, value: int | None
+) -> None:
+    target = tmp_path / "other.h5"
+    target.write_bytes(path_of_tasks.read_bytes())
+    with h5py.File(target, "r+") as file:
+        request = json.loads(file.attrs["request"]) | {key: value}
+        file.attrs["request"] = np.bytes_(json.dumps(request).encode())
+    write_seal(target)
+    with pytest.raises(DemonstrationsError, match=r"request|invalid attributes"):
+        Demonstrations.open(target)
+
+
+def test_a_changed_task_is_found(path_of_tasks: Path, tmp_path: Path) -> None:
+    for name, index in (("operations/operand", (0, 0)), ("operations/before", (2, 1))):
+        target = copy_with_change(path_of_tasks, tmp_path / "other.h5", name, index, 2)
+        with pytest.raises(DemonstrationsError, match="does not have the content of its digest"):
+            Demonstrations.open(target, verify=True)
+        changed = Demonstrations.open(target)
+        assert changed.recipe != Demonstrations.open(path_of_tasks).recipe
+        assert recipe_difference(changed) is not None
+        assert first_difference(changed) is not None
 
 
 def test_plain_h5py_gives_frames_terms_and_rewards(path: Path) -> None:

@@ -12,10 +12,19 @@ import pytest
 
 from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig, Action, End
-from oracle.demos import Demonstrations, Recipe, default_path, record_demonstrations
+from abacus.tasks import Task
+from oracle.demos import (
+    Demonstrations,
+    Recipe,
+    default_path,
+    record_demonstrations,
+    record_in_memory,
+    record_tasks,
+    task_config,
+)
 from oracle.demos.recipe import episode_seeds, stream_starts
 from oracle.demos.recorder import Recorder
-from oracle.demos.replay import first_difference
+from oracle.demos.replay import first_difference, recipe_difference
 
 
 def config(**settings: Any) -> AbacusConfig:
@@ -27,6 +36,11 @@ def recorded(recipe: Recipe, path: Path, **settings: Any) -> Demonstrations:
     return Demonstrations.open(path, verify=True)
 
 
+def tasks(*texts: str) -> tuple[Task, ...]:
+    return tuple(map(Task.parse, texts))
+
+
+TASKS = tasks("12 + 34 - 5", "0 + 0", "9765624 - 1", "0 + 15624 + 1", "7 - 7 + 0 - 0 + 3")
 #: Every axis of a recipe that changes how it is recorded.
 RECIPES = {
     "default": Recipe(operations=403),
@@ -53,6 +67,11 @@ RECIPES = {
     "detours without endings": Recipe(config(reward=("step",)), operations=200, epsilon=0.4),
     "other reward": Recipe(config(reward="no_of_sp"), operations=50),
     "modules": Recipe(config(reward=("step", "slide")), operations=50),
+    "tasks": Recipe(AbacusConfig(), tasks=TASKS),
+    "tasks with detours": Recipe(AbacusConfig(), tasks=TASKS * 20, epsilon=0.2),
+    "wide tasks": Recipe(
+        AbacusConfig(columns=60, max_digits=59, base=10), tasks=tasks(f"{10**59} - {10**58} + 1")
+    ),
 }
 
 
@@ -79,7 +98,9 @@ def test_the_requested_amount_is_recorded(demonstrations: Demonstrations) -> Non
 
 
 def test_the_expert_reaches_the_end_of_every_episode(demonstrations: Demonstrations) -> None:
-    assert np.isin(demonstrations.episodes["end"], (End.LIMIT, End.CAPACITY)).all()
+    given = demonstrations.recipe.tasks is not None
+    ends = (End.EXPRESSION,) if given else (End.LIMIT, End.CAPACITY)
+    assert np.isin(demonstrations.episodes["end"], ends).all()
 
 
 def test_no_step_is_a_mistake_at_any_level(demonstrations: Demonstrations) -> None:
@@ -222,6 +243,101 @@ def test_recipes_round_trip_through_json() -> None:
     for recipe in RECIPES.values():
         assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
     assert len({recipe.fingerprint for recipe in RECIPES.values()}) == len(RECIPES)
+
+
+def test_episode_e_is_task_e(tmp_path: Path) -> None:
+    recipe = RECIPES["tasks with detours"]
+    found = recorded(recipe, tmp_path / "some.h5", operations_per_shard=7, workers=2)
+    assert found.tasks() == found.recipe.tasks == TASKS * 20
+    assert found.counts["episodes"] == 100
+    assert found.recipe == recipe
+    values = [9765624 - 1, 0 + 15624, 15624 + 1]
+    assert found.numbers("after")[3:6].tolist() == values
+    assert recipe_difference(found) is None
+    in_memory = record_in_memory(recipe)
+    assert in_memory.content_digest() == found.content_digest()
+    assert default_path(recipe) != default_path(RECIPES["tasks"])
+
+
+def test_what_is_recorded_in_memory_is_what_a_file_holds(tmp_path: Path) -> None:
+    for name in ("default", "capacity", "reloads", "tasks"):
+        found = recorded(RECIPES[name], tmp_path / f"{name}.h5")
+        assert record_in_memory(RECIPES[name]).content_digest() == found.content_digest()
+    with pytest.raises(ValueError, match="give operations or tasks"):
+        record_in_memory(RECIPES["transitions"])
+
+
+@pytest.mark.parametrize("name", ["default", "reloads", "capacity"])
+def test_random_operations_are_tasks_as_well(name: str) -> None:
+    """The same frames and answers; only the symbol of the last reset of a task is always a plus."""
+    random = record_in_memory(RECIPES[name])
+    given = record_tasks(random.config, random.tasks())
+    assert given.config == task_config(random.config)
+    for group, column in (
+        ("transitions", "frame"),
+        ("transitions", "action"),
+        ("transitions", "outcome"),
+        ("operations", "before"),
+        ("operations", "operand"),
+        ("operations", "after"),
+        ("operations", "fresh"),
+    ):
+        assert np.array_equal(random.columns[group][column], given.columns[group][column])
+    assert np.array_equal(random.histories(), given.histories())
+    differs = random.transitions["symbol"] != given.transitions["symbol"]
+    last = np.append(given.operations["fresh"][1:] == 1, True)
+    in_last = np.repeat(last, given.operations["length"])
+    assert not differs[~in_last].any()
+    assert (given.transitions["symbol"][differs] == given.config.base).all()
+
+
+def test_a_set_of_tasks_can_be_cut() -> None:
+    whole = record_tasks(AbacusConfig(), TASKS)
+    part = whole.first(3)
+    assert part.tasks() == part.recipe.tasks == TASKS[:2]
+    assert part.content_digest() == record_tasks(AbacusConfig(), TASKS[:2]).content_digest()
+    within = whole.first(1)
+    assert within.tasks() == tasks("12 + 34")
+    assert within.episodes["end"].tolist() == [End.LIMIT]
+
+
+def test_an_unfinished_recording_of_tasks_resumes(tmp_path: Path) -> None:
+    recipe, path = RECIPES["tasks with detours"], tmp_path / "some.h5"
+
+    def stop(operations: int, transitions: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record_demonstrations(recipe, path, workers=1, operations_per_shard=20, progress=stop)
+    again = record_demonstrations(recipe, path, workers=1, operations_per_shard=20)
+    assert again.resumed_shards > 0
+    assert again.digest == record_in_memory(recipe).content_digest()
+    assert record_demonstrations(recipe, path).existed
+    with pytest.raises(ValueError, match="holds other demonstrations"):
+        record_demonstrations(RECIPES["tasks"], path)
+
+
+def test_a_recipe_of_tasks_survives_json() -> None:
+    recipe = RECIPES["wide tasks"]
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tasks": ()}, "tasks are empty"),
+        ({"tasks": TASKS, "transitions": 5}, "transitions=5 and tasks"),
+        ({"tasks": TASKS, "config": AbacusConfig(start=3)}, r"give task_config\(config\)"),
+        ({"tasks": TASKS, "config": config()}, r"give task_config\(config\)"),
+        ({"tasks": tasks("3 + 1", "3 - 4")}, "task 1: task '3 - 4' goes below zero at -4"),
+        ({"tasks": tasks("3 + 15625")}, "task 0: operand 15625 has more than max_digits=6"),
+        ({"tasks": tasks("9765625 + 1")}, "task 0: task value 9765625 does not fit"),
+        ({"tasks": tasks("9765624 + 1")}, "task 0: task .* reaches 9765625, which does not fit"),
+    ],
+)
+def test_impossible_tasks_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recipe(**{"config": AbacusConfig(), **settings})
 
 
 @pytest.mark.parametrize(
