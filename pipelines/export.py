@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
@@ -183,6 +184,10 @@ def export_imitation(demonstrations: Demonstrations, path: Path) -> None:
     """Write a folder of trajectories; actions are the expert's, which a clone learns."""
     from imitation.data import serialize
 
+    from datasets import disable_progress_bars
+
+    # A bar would stand before the one line of an error.
+    disable_progress_bars()
     with atomic_path(path) as temporary:
         serialize.save(temporary, flat_trajectories(demonstrations))
 
@@ -212,7 +217,7 @@ def export_minari(demonstrations: Demonstrations, dataset_id: str, path: Path) -
     with atomic_path(path) as temporary, warnings.catch_warnings():
         # Minari asks for a contact and a link, which a generated file does not have.
         warnings.filterwarnings("ignore", category=UserWarning, module="minari")
-        with _minari_root(temporary.parent):
+        with _minari_root(temporary.parent), _minari_in_memory():
             minari.create_dataset_from_buffers(
                 dataset_id,
                 episode_buffers(demonstrations),
@@ -239,6 +244,28 @@ def _minari_root(folder: Path) -> Iterator[None]:
         os.environ.pop(_MINARI_ROOT)
         if before is not None:
             os.environ[_MINARI_ROOT] = before
+
+
+@contextmanager
+def _minari_in_memory() -> Iterator[None]:
+    """Let Minari make its new HDF5 file in memory, and write it to disk when it is complete.
+
+    The HDF5 library crashes on a full disk.
+    """
+    from minari.dataset._storages import hdf5_storage
+
+    @contextmanager
+    def new_file(path: Path, mode: str, **settings: Any) -> Iterator[h5py.File]:
+        image: Any = BytesIO()
+        with h5py.File(image, "w", **settings) as file:
+            yield file
+        path.write_bytes(image.getbuffer())
+
+    hdf5_storage.h5py = SimpleNamespace(**{**vars(h5py), "File": new_file})
+    try:
+        yield
+    finally:
+        hdf5_storage.h5py = h5py
 
 
 def episode_buffers(demonstrations: Demonstrations) -> Iterator[object]:

@@ -127,15 +127,19 @@ def test_an_error_of_the_disk_at_any_file_operation_gives_one_line(
     assert 4 < failed < 29
 
 
+@pytest.mark.parametrize("to", ["d4rl", "imitation", "minari"])
 def test_a_disk_of_any_size_gives_one_line(
-    path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    to: str, path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """The HDF5 library crashes on a full disk if it writes to the file itself."""
+    if to == "minari":
+        pytest.importorskip("minari")
     statuses = set()
-    for size in (4, 16, 64, 256, 4096):
+    for size in (4, 16, 64, 256, 1024, 8192):
         folder = tmp_path / str(size)
         with small_disk(folder, size * 1024):
-            arguments = (path, "--to", "d4rl", "--output", folder / "flat.h5")
-            status = in_child(partial(run_export, *arguments))
+            output = folder if to == "minari" else folder / "flat"
+            status = in_child(partial(run_export, path, "--to", to, "--output", output))
             error = capfd.readouterr().err
             assert status in (0, 2)
             assert error.count("\n") == (status == 2)
@@ -148,8 +152,10 @@ def test_imitation_loads_the_folder_and_trains_on_it(
     path: Path, demonstrations: Demonstrations, tmp_path: Path
 ) -> None:
     folder = tmp_path / "for-imitation"
-    assert run_export(path, "--to", "imitation", "--output", folder) == 0
-    loaded = serialize.load_with_rewards(folder)
+    assert run_export(path, "--to", "imitation", "--output", folder, "--n-operations", 40) == 0
+    # imitation decodes the infos of a transition whenever it takes it.
+    loaded = list(serialize.load_with_rewards(folder))
+    demonstrations = demonstrations.first(40)
     assert len(loaded) == demonstrations.counts["episodes"]
     for trajectory, wanted in zip(loaded, trajectories(demonstrations), strict=True):
         flat = flat_rows(wanted.obs.unwrap(), demonstrations.config)  # type: ignore[union-attr]
@@ -167,7 +173,7 @@ def test_imitation_loads_the_folder_and_trains_on_it(
         custom_logger=logger,
         device="cpu",
     )
-    clone.train(n_batches=300, progress_bar=False)
+    clone.train(n_batches=150, progress_bar=False)
     logger.close()
     first = loaded[0]
     answers, _ = clone.policy.predict(np.asarray(first.obs[:-1]), deterministic=True)
