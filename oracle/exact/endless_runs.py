@@ -1,12 +1,15 @@
 """Find out whether a policy's runs can go on without a submit, from the graph of their situations.
 
-A run that neither submits nor slides stays, from some step on, in one strongly connected part of the
-graph. If the finger only moves left there (or only right; or the signpost), these moves are finitely
-many, because the abacus has an edge: they are removed, and what is left is divided again. A run can
-be endless only where something is left in the end.
+A run that neither submits nor slides stays, from some step on, in one strongly connected part of
+the graph. If the finger only moves left there (or only right; or the signpost), these moves are
+finitely many, because the abacus has an edge: they are removed, and what is left is divided again.
+A run can be endless only where something is left in the end, and there only on a cycle that moves
+neither finger nor signpost on the whole.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +33,8 @@ Edges = npt.NDArray[np.int32]
 def endless_parts(exploration: PolicyExploration) -> list[npt.NDArray[np.int64]]:
     """Return the sets of situations in which a run may go on for ever, the nearest first."""
     actions = exploration.actions
-    edges = exploration.steps[actions[exploration.steps[:, 0]] != Action.SUBMIT]
+    taken = actions[exploration.steps[:, 0]]
+    edges = exploration.steps[(taken != Action.SUBMIT) & (taken != Action.SLIDE)]
     while len(edges):
         labels = strong_parts(len(exploration), edges)
         edges = edges[labels[edges[:, 0]] == labels[edges[:, 1]]]
@@ -62,7 +66,7 @@ def _without_drift(
     which = labels[edges[:, 0]]
     order = np.argsort(which, kind="stable")
     bounds = np.flatnonzero(np.diff(which[order], prepend=-1, append=-1))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         inside = edges[order[start:stop]]
         if not drifts(actions, inside):
             parts.append(np.unique(inside).astype(np.int64))
@@ -70,7 +74,7 @@ def _without_drift(
 
 
 def drifts(actions: npt.NDArray[np.uint8], edges: Edges) -> bool:
-    """Return whether each cycle of the edges moves the finger, or the signpost, in one direction."""
+    """Return whether each cycle of the edges moves the finger or the signpost in one direction."""
     nodes, numbers = np.unique(edges, return_inverse=True)
     if len(nodes) > MAX_DRIFTING:
         return False

@@ -1,9 +1,9 @@
 """Explore a policy's own runs as a finite automaton: every situation, on an abacus of any width.
 
-A *situation* is the state of a lazy abacus, as in `oracle.exact.exploration`: a column is open, with
-no digit, until the window first shows it. Here the policy chooses the actions, so the finger and the
-signpost may be anywhere, and nothing about them is assumed. The kernel moves and judges: a wrong
-slide or submit, or at some levels a wrong signpost move, is a failure and is not continued.
+A *situation* is the state of a lazy abacus, as in `oracle.exact.exploration`: a column is open,
+with no digit, until the window first shows it. Here the policy chooses the actions, so the finger
+and the signpost may be anywhere, and nothing about them is assumed. The kernel moves and judges: a
+wrong slide or submit, or at some levels a wrong signpost move, is a failure and is not continued.
 
 Three ideas keep the number of situations finite, and small (proof in `docs/exactness.md`):
 
@@ -11,18 +11,20 @@ Three ideas keep the number of situations finite, and small (proof in `docs/exac
   for the current digit, over which a policy may walk back.
 - **A carry needs no look ahead.** A situation holds the lowest wrong column alone. Whether a carry
   goes further is decided by the digit of that column, which is known when it is written.
-- **Short runs.** Hidden columns that are alike (open, or of one digit) and hold neither signpost nor
-  digit are a *run*. Only the length modulo three of a long run matters to the frames, so triples of
-  columns are removed from it; a step that shortens such a run is taken with both possible lengths.
+- **Short runs.** Neighbouring hidden columns that are alike (open, or of one digit), without
+  signpost, digit's column and pending carry, are a *run*. Frames show its length modulo three only,
+  so triples of columns are removed from a long run; a step that shortens a run which stands for
+  longer ones is taken in both.
 
-With `exact_columns`, runs are kept as they are (apart from the open columns at the right edge, whose
-number is that of the abacus, which is free), so that paths can be followed on a concrete abacus.
+With `exact_columns`, runs keep their length, apart from the open columns at the right edge: their
+number is that of the abacus, which is free. Paths can then be followed on a concrete abacus.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +80,7 @@ from oracle.exact.exploration import NO_PARENT, OPEN
 ) = range(11)
 WORD = 8
 
-#: A run of this many columns or more stands for all longer ones with the same remainder modulo three.
+#: A run of this many columns or more stands for all longer ones of the same length modulo three.
 LONG_RUN = 1
 #: At the right edge, which no frame shows, one of this many columns or more stands for all longer
 #: ones. The rules look two columns ahead: the last place of an operand is not the last column.
@@ -91,6 +93,8 @@ NONE = -1
 TOO_MANY_SITUATIONS, TOO_WIDE = "too many situations", "situations of too many columns"
 
 FIRST_CAPACITY = 1 << 14
+#: Twice the symbols of base 10: an action has at most this many branches, in two lengths of a run.
+MOST_SUCCESSORS = 24
 
 Ask = Callable[[npt.NDArray[np.int32]], npt.NDArray[np.uint8]]
 
@@ -107,7 +111,7 @@ class PolicyExploration:
     parents: npt.NDArray[np.int32]  # (situations,), NO_PARENT for starts
     actions: npt.NDArray[np.uint8]  # (situations,): the policy's
     failures: npt.NDArray[np.uint8]  # (situations,): the `End` of a wrong action, 0 for none
-    #: (steps, 2): every step that is neither a failure nor a grant of the step budget.
+    #: (steps, 2): every step from one situation to another.
     steps: npt.NDArray[np.int32]
     #: (observations, frames + 3): frame codes oldest first, symbol, operation, previous action.
     observations: npt.NDArray[np.int32]
@@ -117,6 +121,19 @@ class PolicyExploration:
 
     def __len__(self) -> int:
         return len(self.parents)
+
+    @property
+    def histories(self) -> npt.NDArray[np.int32]:
+        """(situations, frames): frame codes, oldest first."""
+        return self.observations[self.observation_of, : self.frames]
+
+    def grants(self) -> npt.NDArray[np.bool_]:
+        """Return where the action extends the step budget: right slides and resets."""
+        on_symbol = self.situations[:, DIGIT_INDEX] == ON_OPERATION_SYMBOL + 1
+        granting: npt.NDArray[np.bool_] = (self.actions == SLIDE) | (
+            (self.actions == SUBMIT) & on_symbol
+        )
+        return granting
 
     def path_to(self, situation: int) -> npt.NDArray[np.int64]:
         """Return the situations of a shortest path from a start to this one."""
@@ -170,14 +187,9 @@ def explore_policy(
     widest = MAX_COLUMNS + frames
     if exact_columns is not None:
         check_integer("exact_columns", exact_columns, 2, MAX_COLUMNS)
-    batch = _lazy_abacus(base, frames, widest, level)
-    starts = _starts(base, frames, widest, exact_columns or widest)
-    scratch = (np.zeros(widest, np.bool_), np.zeros(10, np.int64), np.zeros(1, np.int64))
-    settings = (
-        np.int64(widest if exact_columns else long_run),
-        np.int64(exact_columns or widest),
-        "wrong_signpost" in modules_of(level),
-    )
+    starts = start_rows(base, frames, exact_columns or widest)
+    abacus = lazy_abacus(base, frames, level)
+    settings = search_settings(frames, level, long_run, exact_columns)
     store = _grown(None, FIRST_CAPACITY + len(starts), starts.shape[1])
     store.situations[: len(starts)] = starts
     store.parents[: len(starts)] = NO_PARENT
@@ -186,7 +198,7 @@ def explore_policy(
     table, known = _grown_table(None, 1 << 12, frames), 0
     steps, step_count = np.empty((1 << 16, 2), np.int32), 0
     done, incomplete, failed = 0, None, 0
-    most = 4 + 2 * (2 + base)
+    most = MOST_SUCCESSORS
     while done < count and incomplete is None:
         stop = count
         if known + stop - done >= len(table.codes):
@@ -197,11 +209,7 @@ def explore_policy(
             known = met
         while done < stop:
             done, count, step_count, failed = _expand(
-                batch.rules,
-                batch.world,
-                batch.program,
-                batch.out.results,
-                scratch,
+                abacus,
                 settings,
                 store,
                 table.orders,
@@ -238,7 +246,9 @@ def explore_policy(
     )
 
 
-def _lazy_abacus(base: int, frames: int, width: int, level: str) -> AbacusBatch:
+def lazy_abacus(base: int, frames: int, level: str) -> tuple[Any, ...]:
+    """Return the arrays on which `successors` loads situations."""
+    width = MAX_COLUMNS + frames
     config = AbacusConfig(
         base=base,
         columns=width,
@@ -256,28 +266,48 @@ def _lazy_abacus(base: int, frames: int, width: int, level: str) -> AbacusBatch:
         np.arange(2, dtype=np.int32),
         np.array([2], np.int32),
     )
-    return batch
+    scratch = np.zeros(width, np.bool_), np.zeros(base + 2, np.int64), np.zeros(1, np.int64)
+    return (batch.rules, batch.world, batch.program, batch.out.results, *scratch)
 
 
-def _starts(base: int, frames: int, widest: int, most_columns: int) -> npt.NDArray[np.uint8]:
+def search_settings(
+    frames: int, level: str, long_run: int, exact_columns: int | None, remember: bool = False
+) -> tuple[Any, ...]:
+    """Return the settings of `successors`.
+
+    With `remember`, no column is opened again: paths that return to a column find its digit.
+    """
+    widest = MAX_COLUMNS + frames
+    return (
+        np.int64(widest if exact_columns else long_run),
+        np.int64(exact_columns or widest),
+        judges_signpost(level),
+        remember,
+    )
+
+
+def judges_signpost(level: str) -> bool:
+    """Return whether a wrong signpost move is a failure at this level."""
+    return "wrong_signpost" in modules_of(level)
+
+
+def start_rows(base: int, frames: int, most_columns: int) -> npt.NDArray[np.uint8]:
     """Return the starts of episodes: every width, first digit, operation and first symbol."""
     rows = []
-    for width in range(2, min(most_columns, 1 + LONG_RUN_AT_EDGE) + 1):
-        for operation in range(2):
-            for symbol in range(base):
-                for digit in range(base):
-                    row = np.zeros(row_bytes(frames), np.uint8)
-                    row[WIDTH] = width
-                    row[DIGIT_INDEX] = 1
-                    row[SYMBOL] = symbol
-                    row[OPERATION] = operation
-                    row[LOWEST_WRONG] = 1 if symbol > 0 else 0
-                    row[HEADER : HEADER + widest] = OPEN
-                    row[HEADER] = digit
-                    frame = encode_frame(base, base, digit, 0, 0, SIGNPOST_RIGHT)
-                    first = HEADER + widest
-                    row[first : first + 2 * frames] = list(divmod(frame, 256)) * frames
-                    rows.append(row)
+    first = HEADER + MAX_COLUMNS + frames
+    widths = range(2, min(most_columns, 1 + LONG_RUN_AT_EDGE) + 1)
+    for width, operation, symbol, digit in product(widths, range(2), range(base), range(base)):
+        row = np.zeros(row_bytes(frames), np.uint8)
+        row[WIDTH] = width
+        row[DIGIT_INDEX] = 1
+        row[SYMBOL] = symbol
+        row[OPERATION] = operation
+        row[LOWEST_WRONG] = 1 if symbol > 0 else 0
+        row[HEADER:first] = OPEN
+        row[HEADER] = digit
+        frame = encode_frame(base, base, digit, 0, 0, SIGNPOST_RIGHT)
+        row[first : first + 2 * frames] = list(divmod(frame, 256)) * frames
+        rows.append(row)
     return np.array(rows)
 
 
@@ -335,75 +365,88 @@ def _look_up(situations, rows, start, stop, codes, slots, known, widest):
 
 
 @compiled
-def _expand(all_rules, world, program, results, scratch, settings, store, orders, steps, counters):
+def _expand(abacus, settings, store, orders, steps, counters):
     """Find the successors of the situations from `done` up to `stop`, as far as there is room.
 
     Return the numbers of situations expanded and found, of steps, and of failures; the number found
     is negative if a situation has too many columns.
     """
-    rules = all_rules[0]
-    scalars, cells, history = world
     situations, words, parents, actions, failures, observation_of, slots = store
-    known, branches, held = scratch
-    long_run, most_columns, judge_signpost = settings
     done, stop, count, step_count, failed = counters
-    # For a plain 0, numba would compile the whole kernel a second time.
-    abacus = np.int64(0)
-    s, result = scalars[abacus], results[abacus]
-    widest = cells.shape[1]
-    most = 4 + 2 * (2 + rules.base)
+    most = MOST_SUCCESSORS
     while done < stop and count + most <= len(parents) and step_count + most <= len(steps):
-        lowest_wrong = _load(situations, done, rules, s, cells, history, known, held)
-        action = _best_legal(rules, s, cells, orders, observation_of[done])
+        row = observation_of[done]
+        action, failure, number = successors(abacus, settings, situations, done, orders, row, count)
+        if number < 0:
+            return done, -count, step_count, failed
         actions[done] = action
-        touched = _touched(s, lowest_wrong, action)
-        longer = _longer_by(rules, s, cells, history, known, lowest_wrong, touched, long_run)
-        for lengthen in range(2 if longer > 0 else 1):
-            if lengthen and rules.columns + longer > widest:
-                return done, -count, step_count, failed
-            number = 1
-            k = -1
-            while k + 1 < number:
-                k += 1
-                lowest_wrong = _load(situations, done, rules, s, cells, history, known, held)
-                if lengthen:
-                    lowest_wrong = _lengthen(
-                        rules, s, cells, known, held, lowest_wrong, touched, longer
-                    )
-                if k == 0:
-                    number = _branches(rules, s, known, action, branches)
-                    if number == 0:
-                        break
-                _apply(rules, s, cells, known, action, branches[k])
-                advance(rules, s, cells, history, program, abacus, action, result)
-                failures[done] = _judge(result, judge_signpost)
-                if failures[done] != END_NONE:
-                    break
-                if action == SLIDE or action == SUBMIT:
-                    lowest_wrong = s.first_wrong if s.wrong_count > 0 else NONE
-                if not _is_possible(rules, s, cells, known, lowest_wrong):
-                    continue
-                _forget(rules, s, cells, history, known, held, lowest_wrong, action)
-                lowest_wrong = _shorten(
-                    rules, s, cells, history, known, held, lowest_wrong, long_run
-                )
-                if rules.columns > most_columns:
-                    continue
-                _save(rules, s, cells, history, known, held, lowest_wrong, situations, count)
-                slot = find_slot(slots, words, count)
-                if slots[slot] == EMPTY:
-                    slots[slot] = count
-                    parents[count] = done
-                    count += 1
-                if not _is_grant(s, action):
-                    steps[step_count, 0] = done
-                    steps[step_count, 1] = slots[slot]
-                    step_count += 1
-            if failures[done] != END_NONE:
-                failed += 1
-                break
+        failures[done] = failure
+        failed += failure != END_NONE
+        for found in range(count, count + number):
+            for k in range(words.shape[1]):
+                words[count, k] = words[found, k]
+            slot = find_slot(slots, words, count)
+            if slots[slot] == EMPTY:
+                slots[slot] = count
+                parents[count] = done
+                count += 1
+            steps[step_count, 0] = done
+            steps[step_count, 1] = slots[slot]
+            step_count += 1
         done += 1
     return done, count, step_count, failed
+
+
+@compiled
+def successors(abacus, settings, situations, source, orders, row, free):
+    """Write the successors of a situation to the rows from `free` on.
+
+    Return the policy's action, the end that it brings if it is wrong, and the number of successors;
+    -1 successors if one has too many columns.
+    """
+    all_rules, (scalars, cells, history), program, results, known, branches, held = abacus
+    long_run, most_columns, judge_signpost, remember = settings
+    # For a plain 0, numba would compile the whole kernel a second time.
+    only = np.int64(0)
+    rules, s, result = all_rules[only], scalars[only], results[only]
+    lowest_wrong = _load(situations, source, rules, s, cells, history, known, held)
+    columns = np.int64(rules.columns)
+    action = _best_legal(rules, s, cells, orders, row)
+    touched = _touched(s, action)
+    longer = _longer_by(rules, s, cells, history, known, lowest_wrong, touched, long_run)
+    written = 0
+    for lengthen in range(2 if longer > 0 else 1):
+        if lengthen and columns + longer > cells.shape[1]:
+            return action, END_NONE, -1
+        number, k = 1, 0
+        while k < number:
+            lowest_wrong = _load(situations, source, rules, s, cells, history, known, held)
+            if lengthen:
+                lowest_wrong = _lengthen(
+                    rules, s, cells, known, held, lowest_wrong, touched, longer
+                )
+            if k == 0:
+                number = _branches(rules, s, known, action, branches)
+            _apply(rules, s, cells, known, action, branches[k])
+            advance(rules, s, cells, history, program, only, action, result)
+            failure = _judge(result, judge_signpost)
+            if failure != END_NONE:
+                return action, failure, 0
+            k += 1
+            if number == 0:
+                break
+            if action in (SLIDE, SUBMIT):
+                lowest_wrong = s.first_wrong if s.wrong_count > 0 else NONE
+            if not _is_possible(rules, s, cells, known, lowest_wrong):
+                continue
+            if not remember:
+                _forget(rules, s, cells, history, known, held, lowest_wrong, action)
+            lowest_wrong = _shorten(rules, s, cells, history, known, held, lowest_wrong, long_run)
+            if rules.columns > most_columns:
+                continue
+            _save(rules, s, cells, history, known, held, lowest_wrong, situations, free + written)
+            written += 1
+    return action, END_NONE, written
 
 
 @compiled_inline
@@ -496,13 +539,7 @@ def _judge(result, judge_signpost):
 
 
 @compiled_inline
-def _is_grant(s, action):
-    """Return whether a right action extended the step budget; `s` is the state after it."""
-    return action == SLIDE or (action == SUBMIT and s.digit_index == 0)
-
-
-@compiled_inline
-def _touched(s, lowest_wrong, action):
+def _touched(s, action):
     """Return the column that an action shows, or to which it moves the signpost or the digit."""
     if action == LEFT:
         return np.int64(s.finger_column - 2)
@@ -586,7 +623,7 @@ def _longer_by(rules, s, cells, history, known, lowest_wrong, column, long_run):
     ):
         start -= 1
     end = _run_end(rules, s, cells, known, lowest_wrong, lowest, highest, start)
-    if end == rules.columns:
+    if end == rules.columns and not known[column]:
         return 1 if end - start == LONG_RUN_AT_EDGE else 0
     return ENCODING_PERIOD if end - start == long_run else 0
 
@@ -740,7 +777,7 @@ def _shorten(rules, s, cells, history, known, held, lowest_wrong, long_run):
     while column < rules.columns:
         if _in_run(s, lowest_wrong, lowest, highest, column):
             stop = _run_end(rules, s, cells, known, lowest_wrong, lowest, highest, column)
-            if stop == rules.columns:
+            if stop == rules.columns and not known[column]:
                 column = max(column, stop - LONG_RUN_AT_EDGE)
             else:
                 excess = (stop - column - long_run) // ENCODING_PERIOD
