@@ -1,9 +1,9 @@
-"""Clone the teacher, fine-tune the clone with masked PPO, certify the best policy.
+"""Clone the teacher, fine-tune with masked PPO, teach what is still wrong, certify the policy.
 
-Without arguments: record demonstrations if there are none, clone a few of them, let PPO correct the
-errors of the clone, and report both. --preset exact clones as many demonstrations as a policy needs
-that is exact at every length. --preset alone is PPO from random weights. Everything is written into
-a run folder; --resume continues a run that was interrupted or killed.
+Without arguments: record demonstrations if there are none, clone a few of them, let PPO correct
+errors of the clone, teach counterexamples until the policy is exact at every length, and report
+each stage. --preset exact does the same without PPO, --preset alone is PPO from random weights.
+Everything is written into a run folder; --resume continues a run that was interrupted or killed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pipelines.learning.settings import Settings, flag_options, resolve
 if TYPE_CHECKING:
     from pipelines.learning.run_folder import RunFolder
 
+#: Teaching reached a limit before the policy was exact.
+EXIT_NOT_EXACT = 1
 EXAMPLE = "python -m pipelines.bc_then_ppo --demo-operations 500 --n-timesteps 1_000_000"
 
 
@@ -39,6 +41,11 @@ class Options:
 
 def main(options: Options) -> int:
     """Start or resume a run."""
+    return start(options, "pipelines.bc_then_ppo")
+
+
+def start(options: Options, module: str) -> int:
+    """Start or resume a run for the command of a module, which the run folder names."""
     if options.resume is None:
         settings = resolve(options.given)
     # Importing torch takes seconds: --help and mistakes in the flags end before.
@@ -49,7 +56,7 @@ def main(options: Options) -> int:
         with run_lock(options.resume):
             return _run(RunFolder.open(options.resume, options.given), options)
     path = _new_path(options, settings)
-    command = ["python", "-m", "pipelines.bc_then_ppo", *sys.argv[1:]]
+    command = ["python", "-m", module, *sys.argv[1:]]
     check_new(path)
     with run_lock(path):
         return _run(RunFolder.create(path, settings, command), options)
@@ -57,7 +64,7 @@ def main(options: Options) -> int:
 
 def _run(folder: RunFolder, options: Options) -> int:
     from pipelines.learning.run import Training
-    from pipelines.learning.run_folder import MODEL, REPORT
+    from pipelines.learning.run_folder import MODEL, REPORT, TEACHING_SET
     from pipelines.learning.run_report import report_run
 
     def log(line: str) -> None:
@@ -86,9 +93,16 @@ def _run(folder: RunFolder, options: Options) -> int:
     table = report_run(folder, result)
     training.finish()
     print(table.text())
-    for name in (REPORT, "best/policy.safetensors", "certificate.json"):
+    for name in (REPORT, "best/policy.safetensors", "certificate.json", TEACHING_SET):
         if (folder.path / name).exists():
             log(f"written: {relative_path(folder.path / name)}")
+    if result.rounds and result.kept.wrong:
+        print(
+            f"not exact: {result.kept.wrong:,} observations are still wrong at the limit of "
+            "teaching; give larger --teach-rounds, --teach-operations or --teach-answers",
+            file=sys.stderr,
+        )
+        return EXIT_NOT_EXACT
     return 0
 
 

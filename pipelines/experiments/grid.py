@@ -36,7 +36,8 @@ _BLOCK = ("arm", "demonstrations", "labels", "reward", "operations", "settings")
 #: Flags that the grid sets itself, and flags that are the same in all runs.
 _FIXED = {
     *("preset", "demonstrations", "demo_operations", "reward", "operations", "seed", "demo_seed"),
-    *("n_timesteps", "start_from", "network", "base", "frames", "threads", "device"),
+    *("n_timesteps", "teach_rounds", "start_from", "network", "base", "frames"),
+    *("threads", "device"),
 }
 _SETTINGS = sorted(set(FLAGS) - _FIXED)
 #: Lists of a block, and the arms that need them.
@@ -149,6 +150,8 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
             # Other demonstrations too: seeds would else differ in the initial weights alone.
             "demo_seed": seed,
             "n_timesteps": steps,
+            # Cells compare what cloning and rewards give, without asking for more.
+            "teach_rounds": 0,
         }
     )
     # `trust` was a setting of the first records, and stays in the key of a cell.

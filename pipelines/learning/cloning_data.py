@@ -63,13 +63,13 @@ class CloningSet:
         return digest.hexdigest()
 
     @classmethod
-    def from_demonstrations(cls, demonstrations: Demonstrations, frames: int) -> CloningSet:
-        """Return the distinct observations of demonstrations."""
-        columns = demonstrations.transitions
+    def from_demonstrations(cls, *demonstrations: Demonstrations, frames: int) -> CloningSet:
+        """Return the distinct observations of demonstrations, of one base and any widths."""
+        names = ("symbol", "operation", "action", "mask")
         return cls.from_transitions(
-            demonstrations.config.base,
-            demonstrations.histories(frames=frames),
-            *(columns[name] for name in ("symbol", "operation", "action", "mask")),
+            demonstrations[0].config.base,
+            np.concatenate([part.histories(frames=frames) for part in demonstrations]),
+            *(np.concatenate([part.transitions[key] for part in demonstrations]) for key in names),
         )
 
     @classmethod
@@ -168,7 +168,7 @@ def split_masks(joined: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def load_cloning_set(settings: Settings, log: Log) -> CloningSet:
     """Return the distinct observations of the run's demonstrations."""
     demonstrations = open_demonstrations(settings, log)
-    data = CloningSet.from_demonstrations(demonstrations, settings.world.frames)
+    data = CloningSet.from_demonstrations(demonstrations, frames=settings.world.frames)
     log(
         f"{settings.demo_operations:,} operations: {len(demonstrations):,} transitions, "
         f"{len(data):,} distinct observations to clone"
@@ -185,6 +185,12 @@ def open_demonstrations(settings: Settings, log: Log) -> Demonstrations:
     if settings.demonstrations is None:
         _check_recipe(demonstrations.recipe, settings.recipe(), path)
     _check_world(demonstrations, settings, path)
+    if settings.teaching.rounds and demonstrations.recipe.variant != "before":
+        raise ValueError(
+            f"{relative_path(path)} was recorded with the variant "
+            f"{demonstrations.recipe.variant!r}, which cannot be learned exactly: give "
+            "--teach-rounds 0 or another file"
+        )
     available = demonstrations.counts["operations"]
     if settings.demo_operations > available:
         raise ValueError(

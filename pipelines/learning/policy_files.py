@@ -48,6 +48,8 @@ _DESCRIBED = {"format", "version", "network", "base", "frames", "about"}
 _DIGESTS = {"digest", "sha256"}
 #: Folders of a run that hold policies, the preferred one first.
 RUN_POLICIES = ("best", "last", "clone")
+#: All of them: also the best policy before teaching, and the policy after it.
+SAVED_POLICIES = (*RUN_POLICIES, "tuned", "taught")
 #: The certified policy that comes with the project, written by `python -m pipelines.publish`.
 PUBLISHED_POLICY = Path(__file__).resolve().parent.parent / "policies" / "compact"
 

@@ -1,4 +1,4 @@
-"""A training run: clone, fine-tune with PPO, evaluate, save policies and checkpoints, resume.
+"""A training run: clone, fine-tune with PPO, teach counterexamples, evaluate, save, resume.
 
 The checkpoint is the only state of a run. It is written before anything that is derived from it:
 policies and logs are written from it again on resume, so that a run that was killed at any moment
@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -22,19 +22,32 @@ from tqdm import tqdm
 
 from abacus.checks import check_choice
 from abacus.sb3 import AbacusVecEnv
+from abacus.tasks import Task
 from oracle.exact.certificate import digest_of
 from pipelines.learning.cloning import Cloning, CloningScore, copy_weights
-from pipelines.learning.cloning_data import CloningSet, Log, load_cloning_set
+from pipelines.learning.cloning_data import (
+    CloningSet,
+    Log,
+    load_cloning_set,
+    open_demonstrations,
+)
 from pipelines.learning.policy import AbacusPolicy, new_policy
-from pipelines.learning.policy_files import RUN_POLICIES, load_run, save_policy
+from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.run_folder import RunFolder
-from pipelines.scoring.scores import Evaluation, Evaluator
+from pipelines.learning.teaching import Round, Teaching
+from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
 #: Seconds of work that a killed run loses at most, beside an epoch or a rollout.
 CHECKPOINT_SECONDS = 10.0
 #: Stages of a run, as checkpoints name them: `trained` lacks the reports alone.
-STAGES = CLONING, TUNING, TRAINED, FINISHED = "cloning", "ppo", "trained", "finished"
+STAGES = CLONING, TUNING, TEACHING, TRAINED, FINISHED = (
+    "cloning",
+    "ppo",
+    "teaching",
+    "trained",
+    "finished",
+)
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
 CLOCKS: dict[str, Callable[[], float]] = {
     "ppo": time.perf_counter,
@@ -66,7 +79,10 @@ class Interruption:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Evaluations and times of a run; `clone` is None without a policy to start from."""
+    """Evaluations and times of a run; `clone` is None without a policy to start from.
+
+    `best` and `last` are those of cloning and PPO; `taught` is None without teaching.
+    """
 
     clone: Evaluation | None
     best: Evaluation
@@ -76,6 +92,19 @@ class TrainingResult:
     seconds_at_evaluation: list[float]
     seconds: dict[str, float]
     longest_training_run: int
+    #: Answers of the teacher that were cloned before PPO.
+    cloned_answers: int = 0
+    taught: Evaluation | None = None
+    #: Rounds of teaching, the first one before it, and the tasks that were asked for.
+    rounds: tuple[Round, ...] = ()
+    tasks: tuple[Task, ...] = ()
+
+    @property
+    def kept(self) -> Evaluation:
+        """The evaluation of the policy that the run keeps as its best."""
+        if self.taught is None:
+            return self.best
+        return max(self.best, self.taught, key=lambda evaluation: evaluation.rank)
 
 
 class Training:
@@ -99,6 +128,11 @@ class Training:
             self.seconds_at_evaluation = list(self.saved.get("seconds_at_evaluation", []))
             #: Weights of each saved policy, and the number of its evaluation.
             self.policies: dict[str, dict[str, Any]] = dict(self.saved.get("policies", {}))
+            self.rounds = [Round(**each) for each in self.saved.get("rounds", [])]
+            #: Answers of the teacher that were cloned before PPO.
+            self.cloned_answers = int(self.saved.get("cloned_answers", 0))
+            #: Tasks that were taught.
+            self.tasks = [Task.parse(each) for each in self.saved.get("tasks", [])]
             #: Digests of what the run reads.
             self.inputs: dict[str, str] = dict(self.saved.get("inputs", {}))
         self.cloning_set: CloningSet | None = None
@@ -166,18 +200,35 @@ class Training:
             if self.saved["stage"] == TUNING:
                 if self.settings.n_timesteps:
                     self._fine_tune()
-                self._save(TRAINED, {"ppo": self.saved.get("ppo")})
+                self._save(TEACHING, {"ppo": self.saved.get("ppo")})
             else:
                 self._restore_model()
+            if self.saved["stage"] == TEACHING:
+                if self.settings.teaching.rounds:
+                    self._teach()
+                self._save(TRAINED, {"ppo": self.saved.get("ppo")})
+            if self.saved["stage"] == TRAINED:
+                self.folder.write_logs()
+                self._write_policies()
+        learned = [each for each in self.evaluations if each is not self._taught_evaluation]
         return TrainingResult(
-            clone=self.evaluations[0] if self._has_clone else None,
-            best=max(self.evaluations, key=lambda evaluation: evaluation.rank),
-            last=self.evaluations[-1],
-            evaluations=self.evaluations,
-            seconds_at_evaluation=self.seconds_at_evaluation,
+            clone=learned[0] if self._has_clone else None,
+            best=max(learned, key=lambda evaluation: evaluation.rank),
+            last=learned[-1],
+            evaluations=learned,
+            seconds_at_evaluation=self.seconds_at_evaluation[: len(learned)],
             seconds=self.seconds,
             longest_training_run=self._longest_run,
+            cloned_answers=self.cloned_answers,
+            taught=self._taught_evaluation,
+            rounds=tuple(self.rounds),
+            tasks=tuple(self.tasks),
         )
+
+    @property
+    def _taught_evaluation(self) -> Evaluation | None:
+        kept = self.policies.get("taught")
+        return None if kept is None else self.evaluations[kept["evaluation"]]
 
     @property
     def _longest_run(self) -> int:
@@ -230,6 +281,7 @@ class Training:
     def _clone(self) -> None:
         settings, state = self.settings, self.saved.get("cloning")
         self.cloning_set = self._load_cloning_set()
+        self.cloned_answers = int(self.cloning_set.counts.sum())
         cloning = Cloning(
             self.policy,
             self.cloning_set,
@@ -288,6 +340,56 @@ class Training:
             else:
                 self.policy.load_state_dict(self.policies["last"]["weights"])
 
+    def _teach(self) -> None:
+        """Teach the best policy so far its counterexamples, until it is exact or at a limit."""
+        settings, state = self.settings, self.saved.get("teaching")
+        started, before = time.perf_counter(), self.seconds.get("teaching", 0.0)
+        if "tuned" not in self.policies:
+            self.policies["tuned"] = self.policies["best"]
+        demonstrations = None
+        if settings.demo_operations:
+            demonstrations = open_demonstrations(settings, self.log)
+        policy = copy.deepcopy(self.policy)
+        policy.load_state_dict(self.policies["tuned"]["weights"])
+        teaching = Teaching(
+            policy,
+            observations_of(settings.world),
+            demonstrations,
+            settings.teaching,
+            settings.cloning,
+            settings.seed,
+        )
+        if state:
+            with self.folder.reading_checkpoint():
+                teaching.load_state(state)
+
+        bar = tqdm(
+            total=settings.teaching.rounds,
+            initial=len(teaching.rounds),
+            desc="teaching",
+            unit="round",
+            disable=not self.progress,
+        )
+
+        def after_round(score: Round) -> None:
+            bar.update()
+            self.rounds, self.tasks = teaching.rounds, teaching.tasks
+            self.seconds["teaching"] = before + time.perf_counter() - started
+            self.log(
+                f"round {score.number}: {score.operations:,} operations, {score.answers:,} "
+                f"answers, {score.wrong:,} observations wrong"
+            )
+            self._save(TEACHING, {"ppo": self.saved.get("ppo"), "teaching": teaching.state()})
+            if self.interruption.requested:
+                raise KeyboardInterrupt
+
+        with bar:
+            teaching.run(after_round)
+        self._evaluate(self.model.num_timesteps, policy)
+        self._keep_policy("taught", policy=policy)
+        if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
+            self._keep_policy("best", policy=policy)
+
     def after_rollout(self, *, final: bool = False) -> None:
         """Between updates: evaluate when due, save a checkpoint when due, then the policies."""
         step, last = self.model.num_timesteps, self.evaluations[-1].step
@@ -302,8 +404,8 @@ class Training:
         else:
             self._save_if_due(TUNING, lambda: {"ppo": ppo_state(self.model)})
 
-    def _evaluate(self, step: int) -> None:
-        evaluation = self.evaluator(self.policy, step)
+    def _evaluate(self, step: int, policy: AbacusPolicy | None = None) -> None:
+        evaluation = self.evaluator(self.policy if policy is None else policy, step)
         self.evaluations.append(evaluation)
         self.seconds_at_evaluation.append(self.seconds.get("ppo_processor", 0.0))
         logger = self.folder.logger("evaluations")
@@ -317,16 +419,16 @@ class Training:
         if self._has_clone and evaluation.accuracy < clone.accuracy:
             self.log(f"accuracy below that of the clone, {clone.accuracy:.2%}")
 
-    def _keep_policy(self, *names: str) -> None:
+    def _keep_policy(self, *names: str, policy: AbacusPolicy | None = None) -> None:
         """Keep a copy of the policy, with the number of its evaluation, for the checkpoint."""
-        weights = copy_weights(self.policy)
+        weights = copy_weights(self.policy if policy is None else policy)
         for name in names:
             self.policies[name] = {"weights": weights, "evaluation": len(self.evaluations) - 1}
 
     def _write_policies(self) -> None:
         """Write the policies of the checkpoint into their folders, but those that are there."""
         policy = copy.deepcopy(self.policy)
-        for name in RUN_POLICIES:
+        for name in SAVED_POLICIES:
             kept = self.policies.get(name)
             if kept is None or kept is self._written.get(name):
                 continue
@@ -353,6 +455,9 @@ class Training:
             "longest_run": self._longest_run,
             "policies": self.policies,
             "inputs": self.inputs,
+            "rounds": [asdict(each) for each in self.rounds],
+            "cloned_answers": self.cloned_answers,
+            "tasks": [str(task) for task in self.tasks],
             **(state or {}),
         }
         self.folder.save_checkpoint(self.saved)

@@ -3,11 +3,12 @@
 command.txt       the command line
 config.json       the settings, with their digest
 checkpoint.pt     the state to resume from: tensors and plain values, loaded without running code
-cloning.csv       a row per epoch of cloning
+cloning.csv       a row per 500 updates of cloning
 progress.csv      a row per update of PPO
 evaluations.csv   a row per evaluation of the greedy policy
 tensorboard/      the same logs for TensorBoard
-clone/ best/ last/    policies: policy.safetensors and policy.json
+clone/ best/ last/ tuned/ taught/   policies: policy.safetensors and policy.json
+teaching_set.h5   the demonstrations that were asked for in teaching
 model.zip         the last policy for Stable-Baselines3
 certificate.json, report.md, summary.json
 
@@ -42,7 +43,7 @@ from pipelines.job.command_line import relative_path
 from pipelines.learning.policy_files import (
     CERTIFICATE_FILE,
     DESCRIPTION_FILE,
-    RUN_POLICIES,
+    SAVED_POLICIES,
     WEIGHTS_FILE,
 )
 from pipelines.learning.settings import Settings, parse_json
@@ -59,11 +60,12 @@ FREE_FLAGS = ("threads",)
 STEP = "time/total_timesteps"
 LOGS = ("cloning", "progress", "evaluations")
 MODEL, REPORT, SUMMARY = "model.zip", "report.md", "summary.json"
+TEACHING_SET = "teaching_set.h5"
 #: Files that are written atomically.
 WRITTEN = (
     *(COMMAND, CONFIG, CHECKPOINT, MODEL, CERTIFICATE_FILE, REPORT, SUMMARY),
     *(f"{name}.csv" for name in LOGS),
-    *(f"{policy}/{name}" for policy in RUN_POLICIES for name in (WEIGHTS_FILE, DESCRIPTION_FILE)),
+    *(f"{policy}/{name}" for policy in SAVED_POLICIES for name in (WEIGHTS_FILE, DESCRIPTION_FILE)),
 )
 #: What reading values of a checkpoint raises where they are not those of a run.
 _NOT_A_STATE = (

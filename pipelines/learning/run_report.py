@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+from oracle.demos.recipe import Recipe, task_config
+from oracle.demos.shards import record_demonstrations
 from oracle.exact.certificate import Certificate, certify
 from oracle.files import atomic_write_text
 from pipelines.job.tables import Table
 from pipelines.learning.policy_files import CERTIFICATE_FILE, load_policy, save_policy
 from pipelines.learning.run import TrainingResult
-from pipelines.learning.run_folder import COMMAND, REPORT, SUMMARY, RunFolder
+from pipelines.learning.run_folder import COMMAND, REPORT, SUMMARY, TEACHING_SET, RunFolder
+from pipelines.learning.settings import Settings
+from pipelines.learning.teaching import teaching_world
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
 #: Seed of the final evaluations, on other episodes than those that chose the best policy.
 REPORT_SEED = 3_000_017
-HEADER = ("", "accuracy", "error rate at 16 digits", "observations wrong", "certificate")
+HEADER = (
+    "",
+    "operations solved",
+    "errors at 16 digits",
+    "wrong observations",
+    "certificate",
+    "demonstrations",
+    "answers",
+    "reward steps",
+)
 NOT_COUNTED, NOT_GIVEN = "not counted", "not given"
 
 
@@ -23,7 +36,8 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
     """Evaluate and certify the policies of a run, write the reports, and return their table."""
     result = _evaluate_policies(folder, result)
     certificate = _certify_best(folder, result)
-    table = _table(result, certificate)
+    _write_teaching_set(folder, result)
+    table = _table(folder.settings, result, certificate)
     times = ", ".join(f"{name} {value:.0f}" for name, value in result.seconds.items())
     lines = [
         "# Run report",
@@ -35,6 +49,7 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         "",
         table.markdown(),
         *_findings(folder, result, certificate),
+        *_teaching_lines(result),
         "",
         f"Longest run of operations solved in a training episode: {result.longest_training_run}. "
         f"Seconds: {times}.",
@@ -46,6 +61,8 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         "clone": None if result.clone is None else result.clone.to_dict(),
         "best": result.best.to_dict(),
         "last": result.last.to_dict(),
+        "taught": None if result.taught is None else result.taught.to_dict(),
+        "rounds": [asdict(each) for each in result.rounds],
         "evaluations": [evaluation.to_dict() for evaluation in result.evaluations],
         "exact": None if certificate is None else certificate.exact,
         "longest_training_run": result.longest_training_run,
@@ -59,15 +76,21 @@ def _evaluate_policies(folder: RunFolder, result: TrainingResult) -> TrainingRes
     """Return the result with its policies evaluated on episodes of their own."""
     settings = folder.settings
     evaluator = Evaluator(settings.world, settings.eval_episodes, seed=REPORT_SEED)
-    best = evaluator(load_policy(folder.path / "best"), result.best.step)
+    done: dict[int, Evaluation] = {}
 
     def evaluate(name: str, evaluation: Evaluation) -> Evaluation:
-        if evaluation is result.best:
-            return best
-        return evaluator(load_policy(folder.path / name), evaluation.step)
+        # The same evaluation is that of the same weights.
+        if id(evaluation) not in done:
+            done[id(evaluation)] = evaluator(load_policy(folder.path / name), evaluation.step)
+        return done[id(evaluation)]
 
-    clone = None if result.clone is None else evaluate("clone", result.clone)
-    return replace(result, clone=clone, best=best, last=evaluate("last", result.last))
+    return replace(
+        result,
+        best=evaluate("best" if result.taught is None else "tuned", result.best),
+        clone=None if result.clone is None else evaluate("clone", result.clone),
+        last=evaluate("last", result.last),
+        taught=None if result.taught is None else evaluate("taught", result.taught),
+    )
 
 
 def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | None:
@@ -77,14 +100,14 @@ def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | No
     operation, which a policy of one operation need not know.
     """
     settings = folder.settings
-    if result.best.wrong is None or settings.world.operations != "both":
+    if result.kept.wrong is None or settings.world.operations != "both":
         return None
     policy = load_policy(folder.path / "best")
     certificate = certify(policy, observations_of(settings.world))
     atomic_write_text(folder.path / CERTIFICATE_FILE, certificate.to_json() + "\n")
     about = {
-        "step": result.best.step,
-        "evaluation": result.best.to_dict(),
+        "step": result.kept.step,
+        "evaluation": result.kept.to_dict(),
         "exact": certificate.exact,
         "settings": json.loads(settings.to_json()),
     }
@@ -92,28 +115,62 @@ def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | No
     return certificate
 
 
-def _table(result: TrainingResult, certificate: Certificate | None) -> Table:
-    """Return a row for the clone, the best policy, and the last one if it is another."""
-    policies = []
+def _write_teaching_set(folder: RunFolder, result: TrainingResult) -> None:
+    """Write the demonstrations that were asked for, as a file like any other."""
+    if result.tasks:
+        world = folder.settings.world
+        config = task_config(teaching_world(world.base, world.frames))
+        recipe = Recipe(config, tasks=result.tasks)
+        record_demonstrations(recipe, folder.path / TEACHING_SET, workers=1, overwrite=True)
+
+
+def _table(settings: Settings, result: TrainingResult, certificate: Certificate | None) -> Table:
+    """Return a row for each stage: the clone, PPO's best and last policy, the taught one."""
+    cloned = settings.demo_operations, result.cloned_answers
+    stages = []
     if result.clone is not None:
-        policies.append(("after cloning", result.clone))
+        stages.append(("after cloning", result.clone, cloned))
     if result.last.step:
-        policies.append(("after PPO (best)", result.best))
+        stages.append(("after PPO (best)", result.best, cloned))
         if result.last is not result.best:
-            policies.append(("after PPO (last)", result.last))
+            stages.append(("after PPO (last)", result.last, cloned))
+    if result.taught is not None:
+        best = min(result.rounds, key=lambda each: each.wrong)
+        stages.append(("after teaching", result.taught, (best.operations, best.answers)))
     rows = []
-    for name, evaluation in policies:
+    for name, evaluation, (operations, answers) in stages:
         verdict = "no"
         if certificate is None:
             verdict = NOT_GIVEN
-        elif evaluation is result.best and certificate.exact:
+        elif evaluation is result.kept and certificate.exact:
             verdict = "exact"
         elif evaluation.wrong == 0:
             verdict = "exact (not the policy kept)"
-        wrong = NOT_COUNTED if evaluation.wrong is None else f"{evaluation.wrong:,}"
-        rates = f"{evaluation.accuracy:.2%}", f"{evaluation.long_error_rate:.2%}"
-        rows.append((name, *rates, wrong, verdict))
+        rows.append(
+            (
+                name,
+                f"{evaluation.accuracy:.2%}",
+                f"{evaluation.long_error_rate:.2%}",
+                NOT_COUNTED if evaluation.wrong is None else f"{evaluation.wrong:,}",
+                verdict,
+                f"{operations:,}",
+                f"{answers:,}",
+                f"{evaluation.step:,}",
+            )
+        )
     return Table("run", "", "", HEADER, tuple(rows))
+
+
+def _teaching_lines(result: TrainingResult) -> list[str]:
+    """Return a table of the rounds of teaching."""
+    if not result.rounds:
+        return []
+    header = ("round", "operations", "answers", "wrong observations")
+    rows = tuple(
+        (str(each.number), f"{each.operations:,}", f"{each.answers:,}", f"{each.wrong:,}")
+        for each in result.rounds
+    )
+    return ["", Table("rounds", "", "", header, rows).markdown()]
 
 
 def _findings(

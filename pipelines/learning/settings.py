@@ -24,6 +24,12 @@ ScheduleKind = Literal["constant", "linear", "sinusoid"]
 Preset = Literal["default", "exact", "alone"]
 NetworkName = Literal["onehot", "compact", "paper"]
 OptimizerName = Literal["muon", "adamw"]
+#: Which counterexamples to teach: `spread`: one of each kind; any; those nearest to a start;
+#: operations that meet many of them; `margin`: the observations of which the policy is least sure,
+#: whether right or wrong.
+Choice = Literal["spread", "random", "nearest", "cover", "margin"]
+StartWeights = Literal["new", "kept"]
+CriticSees = Literal["observation", "progress", "state"]
 T = TypeVar("T")
 
 #: Periods of a sinusoid schedule: about as many as in the paper's figures; the authors' code has
@@ -144,6 +150,22 @@ class CloningSettings(_Checked):
 
 
 @dataclass(frozen=True)
+class TeachingSettings(_Checked):
+    """How counterexamples are chosen and taught, and the limits."""
+
+    #: Most rounds; 0: no teaching.
+    rounds: int = _number(40, _AT_LEAST_0)
+    #: Counterexamples of a round.
+    counterexamples: int = _number(40, _AT_LEAST_1)
+    choice: Choice = "spread"
+    #: Whether each round starts from new weights or from those of the round before.
+    weights: StartWeights = "new"
+    #: Limits of the demonstrations in all, those to start from included.
+    operations: int = _number(5_000, _AT_LEAST_1)
+    answers: int = _number(200_000, _AT_LEAST_1)
+
+
+@dataclass(frozen=True)
 class PpoSettings(_Checked):
     """Hyperparameters of PPO, fine-tuning a clone by default."""
 
@@ -161,6 +183,13 @@ class PpoSettings(_Checked):
     learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
     #: Weight of the entropy bonus.
     entropy: Schedule = field(default_factory=lambda: Schedule("linear", 0.0))
+    optimizer: OptimizerName = "adamw"
+    weight_decay: float = _number(0.0, _AT_LEAST_0)
+    #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
+    count_bonus: float = _number(0.0, _AT_LEAST_0)
+    #: What the critic sees in training: the observation; `progress`: also which columns are wrong,
+    #: and where the digit's column and the signpost are; `state`: also the digit that is wanted.
+    critic_sees: CriticSees = "observation"
     #: First steps, in which the critic alone learns.
     critic_warmup: int = _number(50_000, _AT_LEAST_0)
     #: Weight of the KL divergence from the frozen clone.
@@ -224,6 +253,7 @@ class Settings(_Checked):
     cloning: CloningSettings = field(default_factory=CloningSettings)
     n_timesteps: int = _number(600_000, _AT_LEAST_0)
     ppo: PpoSettings = field(default_factory=PpoSettings)
+    teaching: TeachingSettings = field(default_factory=TeachingSettings)
     seed: int = _number(0, _SEED)
     threads: int = _number(1, _AT_LEAST_1)
     device: str = "cpu"
@@ -235,8 +265,10 @@ class Settings(_Checked):
         _check_device(self.device)
         if self.demo_operations and self.start_from is not None:
             raise ValueError("demo_operations and start_from: give one of them, the other as 0")
-        if not self.demo_operations and not self.n_timesteps:
-            raise ValueError("demo_operations=0 and n_timesteps=0: there is nothing to do")
+        if not (self.demo_operations or self.n_timesteps or self.teaching.rounds):
+            raise ValueError(
+                "demo_operations=0, n_timesteps=0 and teach_rounds=0: there is nothing to do"
+            )
         if not self.demo_operations and self.ppo.cloning_weight:
             raise ValueError("cloning_weight needs demonstrations: give demo_operations")
 
@@ -350,14 +382,10 @@ PRESETS: dict[str, Settings] = {
         Settings(),
         {
             "preset": "exact",
-            "demo_operations": 450_000,
+            "demo_operations": 300,
             "world.columns": 12,
             "world.max_digits": 11,
             "n_timesteps": 0,
-            "ppo.batch_size": 1024,
-            "ppo.n_epochs": 3,
-            "ppo.gamma": 0.99,
-            "ppo.learning_rate.start": 5e-4,
             "ppo.critic_warmup": 0,
             "ppo.kl_weight": 0.0,
             "ppo.cloning_weight": 0.0,
@@ -369,6 +397,7 @@ PRESETS: dict[str, Settings] = {
             "preset": "alone",
             "demo_operations": 0,
             "n_timesteps": 20_000_000,
+            "teaching.rounds": 0,
             "ppo.gae_lambda": 0.8,
             "ppo.entropy.start": 0.1,
             "ppo.critic_warmup": 0,
@@ -428,6 +457,16 @@ FLAGS = {
     "learning_rate_schedule": Flag(
         "ppo.learning_rate.kind", "schedule of PPO's learning rate; sinusoid: the paper's"
     ),
+    "ppo_optimizer": Flag("ppo.optimizer", "optimizer of PPO"),
+    "ppo_weight_decay": Flag("ppo.weight_decay", "weight decay of PPO, as in AdamW"),
+    "count_bonus": Flag(
+        "ppo.count_bonus", "bonus for rarely tried actions: this number / sqrt(visits); 0: none"
+    ),
+    "critic_sees": Flag(
+        "ppo.critic_sees",
+        "what the critic sees in training: the observation; progress: also positions and wrong "
+        "columns; state: also the wanted digit",
+    ),
     "target_kl": Flag("ppo.target_kl", "KL divergence at which an update stops early; 0: never"),
     "n_envs": Flag("ppo.n_envs", "parallel environments"),
     "n_steps": Flag("ppo.n_steps", "steps of each environment in a rollout"),
@@ -437,6 +476,20 @@ FLAGS = {
     "gae_lambda": Flag("ppo.gae_lambda", "lambda of generalised advantage estimation"),
     "clip_range": Flag("ppo.clip_range", "clip range of PPO"),
     "vf_coef": Flag("ppo.vf_coef", "weight of the value loss"),
+    "teach_rounds": Flag("teaching.rounds", "most rounds of teaching counterexamples; 0: none"),
+    "teach_counterexamples": Flag("teaching.counterexamples", "counterexamples of a round"),
+    "teach_choice": Flag(
+        "teaching.choice",
+        "counterexamples to teach: one of each kind, any, those nearest to a start, operations "
+        "that meet many; margin: what the policy is least sure of",
+    ),
+    "teach_weights": Flag("teaching.weights", "weights at the start of a round of teaching"),
+    "teach_operations": Flag(
+        "teaching.operations", "limit of demonstrated operations, those cloned first included"
+    ),
+    "teach_answers": Flag(
+        "teaching.answers", "limit of the teacher's answers, those cloned first included"
+    ),
     "seed": Flag("seed", "random seed"),
     "threads": Flag("threads", "threads of torch; only the paper network gains from more"),
     "device": Flag("device", "device of torch"),

@@ -22,4 +22,4 @@ def small_demonstrations(operations: int = 400) -> Demonstrations:
 
 def small_set(operations: int = 400) -> CloningSet:
     """Return the distinct observations of demonstrations."""
-    return CloningSet.from_demonstrations(small_demonstrations(operations), FRAMES)
+    return CloningSet.from_demonstrations(small_demonstrations(operations), frames=FRAMES)

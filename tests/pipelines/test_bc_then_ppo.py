@@ -21,7 +21,9 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
+from oracle.demos.replay import first_difference, recipe_difference
 from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION
 from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
@@ -55,6 +57,7 @@ def job(demonstrations: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         f"--demonstrations {demonstrations} --demo-operations 20 --cloning-updates 30 --base 2 "
         f"--columns 4 --max-digits 2 --frames {FRAMES} --n-timesteps 4096 --n-envs 32 --n-steps 16 "
         "--batch-size 128 --n-epochs 2 --critic-warmup 1024 --eval-freq 1024 --eval-episodes 20 "
+        "--teach-rounds 0 "
         "--no-progress"
     ).split()
 
@@ -64,6 +67,68 @@ def job(demonstrations: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         return run(main, Options, bc_then_ppo.__doc__, EXAMPLE, argv)
 
     return start
+
+
+def test_a_run_is_taught_until_it_is_exact(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    more = ["--teach-rounds", 40, "--cloning-updates", 150, "--n-timesteps", 1024]
+    assert job("--run-folder", folder, *more) == 0
+    printed = capsys.readouterr().out
+    assert "after teaching" in printed
+    assert "exact" in printed
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["exact"] is True
+    assert summary["taught"]["wrong"] == 0 < summary["best"]["wrong"]
+    assert [each["number"] for each in summary["rounds"]] == list(range(len(summary["rounds"])))
+    asked = Demonstrations.open(folder / "teaching_set.h5", verify=True)
+    operations = summary["rounds"][-1]["operations"] - 20
+    assert asked.counts["operations"] == operations
+    assert first_difference(asked) is None
+    assert recipe_difference(asked) is None
+    assert load_run(folder).state_dict().keys() == weights(folder / "taught").keys()
+    assert same(load_run(folder).state_dict(), weights(folder / "taught"))
+    assert not same(weights(folder / "tuned"), weights(folder / "taught"))
+    report = (folder / "report.md").read_text()
+    assert "| round" in report
+    assert "Exact at every length" in report
+
+
+def test_a_limit_before_exactness_keeps_the_best_policy_and_ends_with_status_1(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert job("--run-folder", folder, "--teach-rounds", 1, "--n-timesteps", 0) == 1
+    printed = capsys.readouterr()
+    left = json.loads((folder / "certificate.json").read_text())["disagreements"]
+    assert f"not exact: {left:,} observations are still wrong" in printed.err
+    assert printed.err.count("\n") == 1
+    assert load_run(folder) is not None
+    assert job("--resume", folder, alone=True) == 0
+    assert "the run is finished" in capsys.readouterr().out
+
+
+def test_a_policy_or_nothing_can_be_taught(job: Job, tmp_path: Path) -> None:
+    more = ["--cloning-updates", 150, "--n-timesteps", 0, "--cloning-weight", 0]
+    nothing = ["--demo-operations", 0, *more]
+    assert job("--run-folder", tmp_path / "nothing", "--teach-rounds", 40, *nothing) == 0
+    job("--run-folder", tmp_path / "clone", *more)
+    started = ["--start-from", tmp_path / "clone", "--teach-rounds", 40, *nothing]
+    assert job("--run-folder", tmp_path / "policy", *started) == 0
+
+
+def test_printed_demonstrations_cannot_be_taught(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "printed.h5"
+    recipe = Recipe(config=WORLD, operations=40, variant="printed")
+    record_demonstrations(recipe, path, workers=1)
+    given = ["--run-folder", tmp_path / "run", "--demonstrations", path]
+    assert job(*given, "--teach-rounds", 3) == EXIT_MISTAKE
+    error = capsys.readouterr().err
+    assert "which cannot be learned exactly" in error
+    assert error.count("\n") == 1
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -80,7 +145,7 @@ def test_a_run_writes_all_files_and_prints_their_places(
     folder = tmp_path / "run"
     assert job("--run-folder", folder) == 0
     printed = capsys.readouterr().out
-    for words in ("after cloning", "after PPO", "observations wrong", "best/policy.safetensors"):
+    for words in ("after cloning", "after PPO", "wrong observations", "best/policy.safetensors"):
         assert words in printed
     summary = json.loads((folder / "summary.json").read_text())
     assert [line["step"] for line in summary["evaluations"]] == [0, 1024, 2048, 3072, 4096]
@@ -103,7 +168,7 @@ def test_a_run_writes_all_files_and_prints_their_places(
         assert key in header
     assert list((folder / "tensorboard").rglob("events*"))
     assert load_run(folder).predict is not None
-    assert load_run(folder / "model.zip", trust=True).network_name == "compact"
+    assert load_run(folder / "model.zip", trust=True).network_name == "onehot"
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["disagreements"] == summary["best"]["wrong"]
     # The warm-up of the critic leaves the actor as it is.
@@ -297,6 +362,8 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (["--device", "cuda:77"], "device='cuda:77' is not allowed"),
         (["--reward", "gold"], "reward='gold' is not allowed"),
         (["--n-timesteps", "0", "--demo-operations", "0"], "nothing to do"),
+        (["--teach-choice", "best"], "teach-choice"),
+        (["--teach-answers", "0"], "answers=0 is not allowed"),
         (["--start-from", "nowhere"], "give one of them"),
         (["--cloning-updates", "-1"], "updates=-1 is not allowed"),
         (["--gamma", "2"], "gamma=2.0 is not allowed"),

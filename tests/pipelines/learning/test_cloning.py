@@ -34,7 +34,7 @@ def joined(policy: AbacusPolicy, data: CloningSet) -> torch.Tensor:
 
 def test_distinct_observations_are_counted_with_their_transitions() -> None:
     demonstrations = small_demonstrations(100)
-    data = CloningSet.from_demonstrations(demonstrations, FRAMES)
+    data = CloningSet.from_demonstrations(demonstrations, frames=FRAMES)
     rows = np.concatenate(
         [
             demonstrations.observations(frames=FRAMES)[key]
@@ -53,7 +53,7 @@ def test_distinct_observations_are_counted_with_their_transitions() -> None:
 
 def test_the_mask_allows_what_was_legal_in_any_transition() -> None:
     demonstrations = small_demonstrations(100)
-    data = CloningSet.from_demonstrations(demonstrations, FRAMES)
+    data = CloningSet.from_demonstrations(demonstrations, frames=FRAMES)
     legal: dict[bytes, np.ndarray[Any, Any]] = {}
     rows = np.concatenate(
         [
@@ -81,7 +81,7 @@ def test_an_epoch_has_every_sample_at_most_once_in_a_new_order(
 
 
 def test_a_set_smaller_than_a_batch_is_one_batch() -> None:
-    data = CloningSet.from_demonstrations(small_demonstrations(1), FRAMES)
+    data = CloningSet.from_demonstrations(small_demonstrations(1), frames=FRAMES)
     batches = CloningBatches(data.rows, data, 4096, torch.Generator())
     assert [len(batch["acts"]) for batch in batches] == [len(data)]
 

@@ -1,0 +1,172 @@
+"""Teaching by counterexamples: exact in the small world, limits, choices, resumed rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from oracle.demos.dataset import Demonstrations
+from oracle.exact.certificate import certify
+from oracle.exact.complete_set import ObservationSet, complete_set
+from oracle.exact.witness import WitnessFinder
+from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.settings import Choice, CloningSettings, TeachingSettings
+from pipelines.learning.teaching import Round, Teaching
+from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations
+
+CLONING = CloningSettings(updates=150, batch_size=128)
+
+
+@pytest.fixture(scope="module")
+def observations() -> ObservationSet:
+    return complete_set(WORLD.base, FRAMES)
+
+
+def policy_of(seed: int = 0) -> AbacusPolicy:
+    torch.manual_seed(seed)
+    return new_policy("onehot", WORLD.base, FRAMES)
+
+
+def teaching_of(
+    observations: ObservationSet, demonstrations: Demonstrations | None = None, **settings: Any
+) -> Teaching:
+    teaching = TeachingSettings(**{"counterexamples": 10, **settings})
+    return Teaching(policy_of(), observations, demonstrations, teaching, CLONING, seed=0)
+
+
+def rows_met(teaching: Teaching) -> set[int]:
+    asked = teaching.asked
+    assert asked is not None
+    columns = asked.transitions
+    rows = teaching.observations.index(
+        asked.histories(frames=FRAMES), columns["symbol"], columns["operation"]
+    )
+    return set(rows.tolist())
+
+
+@pytest.mark.parametrize("operations", [0, 10])
+def test_a_policy_is_taught_until_it_is_exact(
+    observations: ObservationSet, operations: int
+) -> None:
+    demonstrations = small_demonstrations(operations) if operations else None
+    teaching = teaching_of(observations, demonstrations)
+    best = teaching.run()
+    assert best.wrong == 0
+    assert certify(teaching.policy, observations, counterexamples=0).exact
+    assert best.operations == operations + sum(len(task.operations) for task in teaching.tasks)
+    assert teaching.asked is not None
+    assert best.answers == len(teaching.asked) + (
+        0 if demonstrations is None else len(demonstrations)
+    )
+    assert [each.number for each in teaching.rounds] == list(range(len(teaching.rounds)))
+    assert teaching.rounds[0].answers < best.answers
+
+
+def test_the_tasks_of_a_round_meet_wrong_observations(observations: ObservationSet) -> None:
+    teaching = teaching_of(observations, rounds=1)
+    wrong = set(teaching._wrong_and_margins()[0].tolist())
+    teaching.run()
+    assert len(teaching.rounds) == 2
+    assert len(teaching.tasks) == 10
+    assert len(rows_met(teaching) & wrong) >= 10
+
+
+def test_nearest_counterexamples_come_first(observations: ObservationSet) -> None:
+    teaching = teaching_of(observations, choice="nearest", rounds=1, counterexamples=3)
+    wrong = teaching._wrong_and_margins()[0]
+    nearest = WitnessFinder(observations).nearest_first(wrong)[:3]
+    teaching.run()
+    assert set(nearest.tolist()) <= rows_met(teaching)
+
+
+def test_covering_tasks_meet_more_wrong_observations_than_random_ones(
+    observations: ObservationSet,
+) -> None:
+    def met(choice: Choice) -> int:
+        teaching = teaching_of(observations, choice=choice, rounds=1)
+        wrong = set(teaching._wrong_and_margins()[0].tolist())
+        teaching.run()
+        return len(rows_met(teaching) & wrong)
+
+    assert met("cover") > met("random")
+
+
+def test_the_smallest_margins_are_asked_for_without_the_comparison(
+    observations: ObservationSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tasks are chosen when the comparison with the teacher says something else."""
+    teaching = teaching_of(observations, choice="margin", counterexamples=4)
+    chosen = teaching._chosen_tasks()
+    _, margins = teaching._wrong_and_margins()
+    everything = np.arange(len(observations))
+    monkeypatch.setattr(teaching, "_wrong_and_margins", lambda: (everything, margins))
+    assert teaching._chosen_tasks() == chosen != []
+    teaching._add(chosen)
+    assert int(margins.argmin()) in rows_met(teaching)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("operations", 12), ("answers", 150), ("rounds", 1)])
+def test_a_limit_ends_the_rounds_and_the_best_weights_are_kept(
+    observations: ObservationSet, limit: str, value: int
+) -> None:
+    teaching = teaching_of(observations, **{limit: value, "counterexamples": 5})
+    best = teaching.run()
+    used = {"operations": best.operations, "answers": best.answers, "rounds": best.number}
+    assert 0 < used[limit] <= value
+    assert not teaching.exact
+    wrong, _ = teaching._wrong_and_margins()
+    assert len(wrong) == best.wrong == min(each.wrong for each in teaching.rounds)
+
+
+def test_resumed_rounds_give_the_same_weights_and_tasks(observations: ObservationSet) -> None:
+    whole = teaching_of(observations, small_demonstrations(5))
+    whole.run()
+
+    class Stop(Exception):  # noqa: N818 - not an error
+        pass
+
+    def stop(score: Round) -> None:
+        if score.number == 2:
+            raise Stop
+
+    first = teaching_of(observations, small_demonstrations(5))
+    with pytest.raises(Stop):
+        first.run(stop)
+    second = teaching_of(observations, small_demonstrations(5))
+    second.load_state(first.state())
+    second.run()
+    assert second.tasks == whole.tasks
+    without_times = [replace(each, seconds=0.0) for each in whole.rounds]
+    assert [replace(each, seconds=0.0) for each in second.rounds] == without_times
+    for name, tensor in whole.policy.state_dict().items():
+        assert torch.equal(tensor, second.policy.state_dict()[name])
+
+
+def test_kept_weights_are_those_of_the_round_before(observations: ObservationSet) -> None:
+    """With a vanishing learning rate, kept weights stay and new ones do not."""
+    cloning = CloningSettings(updates=1, learning_rate=1e-12)
+
+    def distance(weights: str) -> float:
+        policy = policy_of()
+        before = policy.network.actor[0].weight.detach().clone()  # type: ignore[union-attr, union-attr]
+        settings = TeachingSettings(rounds=1, counterexamples=2, weights=weights)  # type: ignore[arg-type]
+        teaching = Teaching(policy, observations, None, settings, cloning, seed=0)
+        teaching._add(teaching._chosen_tasks())
+        teaching._clone()
+        return float((policy.network.actor[0].weight - before).abs().max())  # type: ignore[union-attr]
+
+    assert distance("kept") < 1e-6 < distance("new")
+
+
+def test_no_task_is_asked_for_twice(observations: ObservationSet) -> None:
+    teaching = teaching_of(observations, counterexamples=30)
+    teaching.run()
+    assert len(set(teaching.tasks)) == len(teaching.tasks)
+    assert np.array_equal(
+        np.diff([each.operations for each in teaching.rounds]) > 0,
+        np.ones(len(teaching.rounds) - 1, bool),
+    )
