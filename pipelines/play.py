@@ -110,7 +110,7 @@ def _config_and_agent(options: Options) -> tuple[AbacusConfig, Agent]:
     config = options.config  # checks the expression before a policy is loaded, which is slow
     if options.teacher:
         return config, ExpertAgent()
-    agent = NetworkAgent.load(options.run, options.trust)
+    agent = NetworkAgent.load(options.run, options.trust, config.base)
     layout = agent.policy.layout
     if options.base not in (None, layout.base):
         raise ValueError(
@@ -123,7 +123,7 @@ def _config_and_agent(options: Options) -> tuple[AbacusConfig, Agent]:
 
 def _write_page(options: Options, path: Path) -> None:
     page.check_expression(options.expression)
-    policy = NetworkAgent.load(options.run, options.trust).policy
+    policy = NetworkAgent.load(options.run, options.trust, options.config.base).policy
     atomic_write_text(
         path, page.play_page(policy, options.expression, page.certificate_text(policy))
     )

@@ -1,7 +1,7 @@
 """Publish the best policy of a run, with a new certificate.
 
-Without --into, it becomes the policy that comes with the project, which `python -m
-pipelines.evaluate` uses when no run is given; this one must be exact.
+Without --into, it becomes the policy that comes with the project for its base, which commands such
+as `python -m pipelines.evaluate` use when no run is given; this one must be exact.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, relative_path, run
 from pipelines.learning.policy_files import (
     CERTIFICATE_FILE,
-    PUBLISHED_POLICY,
     RUN_POLICIES,
     load_policy,
+    published_policy,
     read_description,
     save_policy,
 )
 
-EXAMPLE = "python -m pipelines.publish runs/exact-compact-s0-1"
+EXAMPLE = "python -m pipelines.publish runs/exact-onehot-s0-1"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def main(options: Options) -> int:
             f"{certificate.disagreements:,} observations, and the project's own must be exact: "
             "give --into for another folder"
         )
-    folder = PUBLISHED_POLICY if options.into is None else options.into
+    folder = published_policy(policy.layout.base) if options.into is None else options.into
     save_policy(policy, folder, description["about"])
     atomic_write_text(folder / CERTIFICATE_FILE, certificate.to_json() + "\n")
     print(

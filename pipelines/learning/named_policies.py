@@ -74,18 +74,24 @@ def _named(
 def _trained(name: str | None, trust: bool, base: int | None, frames: int | None) -> NamedPolicy:
     # Importing torch takes a second, which the other policies do not need.
     from pipelines.learning.policy import layout_of
-    from pipelines.learning.policy_files import PUBLISHED_POLICY, load_run, load_zip
+    from pipelines.learning.policy_files import (
+        DEFAULT_BASE,
+        PUBLISHED,
+        load_run,
+        load_zip,
+        published_policy,
+    )
 
-    if name is None and not PUBLISHED_POLICY.exists():
-        raise ValueError(f"no policy comes with this copy of the project: {_ALLOWED}")
-    path = PUBLISHED_POLICY if name is None else Path(name)
+    path = published_policy(DEFAULT_BASE if base is None else base) if name is None else Path(name)
+    if name is None and not path.exists():
+        raise ValueError(f"no policy for base {base} comes with the project: {_ALLOWED}")
     if not path.exists():
         raise ValueError(f"policy={name!r} is not there: {_ALLOWED}")
     if path.suffix == ".zip":
         kind, policy = "zip of Stable-Baselines3", load_zip(path, trust=trust)
     else:
         folder = path.parent if path.suffix in (".json", ".safetensors") else path
-        published = folder.resolve() == PUBLISHED_POLICY
+        published = folder.resolve().parent == PUBLISHED
         kind, policy = "published policy" if published else "trained policy", load_run(folder)
     layout = layout_of(policy.observation_space)
     for what, given, own in (("base", base, layout.base), ("frames", frames, layout.frames)):

@@ -46,12 +46,19 @@ CERTIFICATE_FILE = "certificate.json"
 _DESCRIBED = {"format", "version", "network", "base", "frames", "about"}
 #: Of the weights, and of the description.
 _DIGESTS = {"digest", "sha256"}
+#: The paper's base.
+DEFAULT_BASE = AbacusConfig().base
 #: Folders of a run that hold policies, the preferred one first.
 RUN_POLICIES = ("best", "last", "clone")
 #: All of them: also the best policy before teaching, and the policy after it.
 SAVED_POLICIES = (*RUN_POLICIES, "tuned", "taught")
-#: The certified policy that comes with the project, written by `python -m pipelines.publish`.
-PUBLISHED_POLICY = Path(__file__).resolve().parent.parent / "policies" / "compact"
+#: The certified policies that come with the project, written by `python -m pipelines.publish`.
+PUBLISHED = Path(__file__).resolve().parent.parent / "policies"
+
+
+def published_policy(base: int = DEFAULT_BASE) -> Path:
+    """Return the folder of the published policy of a base; it may not exist."""
+    return PUBLISHED / f"base{base}"
 
 
 class PolicyFileError(ValueError):
@@ -157,14 +164,24 @@ def check_certificate(folder: Path, policy: AbacusPolicy) -> str | None:
     return f"{path} is the certificate of other weights: do not rely on it"
 
 
-def load_run(path: Path | None = None, *, trust: bool = False) -> AbacusPolicy:
+def load_run(
+    path: Path | None = None, *, base: int = DEFAULT_BASE, trust: bool = False
+) -> AbacusPolicy:
     """Return the best policy of a run, or the policy of a folder or of a trusted zip.
 
-    Without a path, return the published policy. A certificate of other weights beside the policy is
-    reported on standard error.
+    Without a path, return the published policy of a base. A certificate of other weights beside the
+    policy is reported on standard error.
     """
     if path is None:
-        path = PUBLISHED_POLICY
+        path = published_policy(base)
+        if not path.is_dir():
+            known = ", ".join(
+                sorted(each.name.removeprefix("base") for each in PUBLISHED.iterdir())
+            )
+            raise PolicyFileError(
+                f"no policy for base {base} comes with the project: give one of {known}, or a "
+                f"policy, such as one made by: python -m pipelines.teach --base {base}"
+            )
     if path.suffix == ".zip":
         policy = load_zip(path, trust=trust)
         if not isinstance(policy, AbacusPolicy):

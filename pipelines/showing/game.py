@@ -113,12 +113,12 @@ class NetworkAgent:
         self.policy = policy
 
     @classmethod
-    def load(cls, run: Path | None, trust: bool = False) -> NetworkAgent:
-        """Load the policy of a run, or the published one without a path."""
+    def load(cls, run: Path | None, trust: bool = False, base: int = DEFAULT_BASE) -> NetworkAgent:
+        """Load the policy of a run, or without a path the published one of a base."""
         from pipelines.learning.policy_files import load_run
 
         name = "the published policy" if run is None else f"the policy of {run.name or run}"
-        return cls(name, load_run(run, trust=trust))
+        return cls(name, load_run(run, base=base, trust=trust))
 
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
         import torch  # imported here: the expert and a person play without it

@@ -180,7 +180,7 @@ def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
 
 
 def test_the_exact_policy_scores_as_exact() -> None:
-    exact = load_policy(Path(__file__).parents[3] / "pipelines" / "policies" / "compact")
+    exact = load_policy(Path(__file__).parents[3] / "pipelines" / "policies" / "base5")
     score = Scorer(Settings().world)(exact)
     assert score.exact
     assert (score.accuracy, score.long_error_rate, score.wrong) == (1.0, 0.0, 0)

@@ -16,7 +16,7 @@ from oracle.exact.certificate import certify
 from oracle.exact.complete_set import complete_set
 from pipelines.learning.named_policies import find_policy
 from pipelines.learning.policy import new_policy
-from pipelines.learning.policy_files import PUBLISHED_POLICY, save_policy
+from pipelines.learning.policy_files import published_policy, save_policy
 from pipelines.scoring.operations import drawn_operations
 
 FUNCTIONS = """
@@ -71,7 +71,7 @@ def test_a_run_is_found_by_its_folder(tmp_path: Path) -> None:
 
 def test_the_policy_of_the_project_is_the_published_one() -> None:
     policy = find_policy(None)
-    assert policy.kind == find_policy(str(PUBLISHED_POLICY)).kind == "published policy"
+    assert policy.kind == find_policy(str(published_policy())).kind == "published policy"
 
 
 @pytest.mark.parametrize("algorithm", [MaskablePPO, PPO])

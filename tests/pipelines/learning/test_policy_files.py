@@ -18,11 +18,11 @@ from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import (
     CERTIFICATE_FILE,
     DESCRIPTION_FILE,
-    PUBLISHED_POLICY,
     WEIGHTS_FILE,
     PolicyFileError,
     load_policy,
     load_run,
+    published_policy,
     read_description,
     save_policy,
 )
@@ -228,6 +228,6 @@ def test_the_policy_that_comes_with_the_project_is_exact() -> None:
     certificate = certify(load_run())
     assert certificate.exact
     assert certificate.observations == 99_784
-    saved = json.loads((PUBLISHED_POLICY / "certificate.json").read_text())
+    saved = json.loads((published_policy() / "certificate.json").read_text())
     assert saved["policy_digest"] == certificate.policy_digest
     assert saved["exact"] is True

@@ -39,7 +39,7 @@ from pipelines.scoring.scores import (
     training_score,
 )
 
-EXACT = Path(__file__).parents[3] / "pipelines" / "policies" / "compact"
+EXACT = Path(__file__).parents[3] / "pipelines" / "policies" / "base5"
 BASE, FRAMES = 5, 3
 #: Far above the network's logits.
 CERTAIN = 1000.0
