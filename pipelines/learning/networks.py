@@ -243,6 +243,25 @@ class PaperNetwork(Network):
         return list(self.critic.parameters())
 
 
+class StateCritic(nn.Module):
+    """A critic that reads the state of the abacus beside the inputs of a network.
+
+    With `onehot` in base 5, 83 + 51 - 128 - 128 - 1. It serves training alone: no policy file
+    holds it.
+    """
+
+    HIDDEN = (128, 128)
+
+    def __init__(self, input_length: int) -> None:
+        super().__init__()
+        self.layers = perceptron((input_length, *self.HIDDEN, 1))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the values, (N,)."""
+        values: torch.Tensor = self.layers(inputs).flatten()
+        return values
+
+
 def make_network(name: str, layout: RowLayout) -> Network:
     """Return a network by its name, with random weights."""
     networks: dict[str, type[CompactNetwork | PaperNetwork]] = {

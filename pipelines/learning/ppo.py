@@ -1,9 +1,10 @@
 """Masked PPO on the batched abacus: sb3-contrib's `MaskablePPO` with two methods replaced.
 
-`collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. `train`
-adds what keeps PPO from forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen
-clone, and a cloning loss on demonstrations. The training loop, callbacks, schedules and logs are
-the library's.
+`collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. It can add
+a bonus for rarely tried actions, and the critic can see the state of the abacus beside the
+observation; both help where the reward is the only teacher. `train` adds what keeps PPO from
+forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen clone, and a cloning
+loss on demonstrations. The training loop, callbacks, schedules and logs are the library's.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from stable_baselines3.common.utils import safe_mean
 from torch import nn
 
 from abacus.batch import AbacusBatch
+from abacus.critic_state import state_length, write_critic_state
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.networks import CHUNK, Network
+from pipelines.learning.exploration import CountBonus
+from pipelines.learning.networks import CHUNK, Network, StateCritic
+from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, entropy, gather, masked_log_probs, sample
 from pipelines.learning.rollouts import Rollouts, Samples
 from pipelines.learning.settings import PpoSettings
@@ -54,6 +58,8 @@ class AbacusPPO(MaskablePPO):
         self._demonstration_inputs: torch.Tensor | None = None
         #: Most operations solved in one episode so far.
         self.longest_run = 0
+        #: How the policy of the last update collapsed; None if it did not.
+        self.collapse: str | None = None
         # The library's `load` passes some of these as keywords.
         arguments: dict[str, Any] = {
             "learning_rate": s.learning_rate,
@@ -70,7 +76,30 @@ class AbacusPPO(MaskablePPO):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        self.rollout_buffer = Rollouts(self.n_steps, self.n_envs, self.policy.network.input_length)
+        network, settings = self.policy.network, self.settings
+        length = network.input_length
+        #: The critic that sees the state of the abacus; None: the policy's own.
+        self.state_critic: StateCritic | None = None
+        #: Rows of inputs hold what the network reads of an observation, then what this critic
+        #: reads of the state.
+        if settings.critic_sees != "observation":
+            length += state_length(self.policy.layout.base)
+            self.state_critic = StateCritic(length)
+        self.bonus: CountBonus | None = None
+        if settings.count_bonus and self.env is not None:
+            self.bonus = CountBonus(self.batch.config, settings.count_bonus)
+        self.policy.optimizer = self._new_optimizer()
+        self.rollout_buffer = Rollouts(self.n_steps, self.n_envs, length)
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        settings, parameters = self.settings, list(self.policy.parameters())
+        if self.state_critic is not None:
+            parameters += self.state_critic.parameters()
+        rate, decay = settings.learning_rate(1.0), settings.weight_decay
+        if settings.optimizer == "muon":
+            return Muon(parameters, lr=rate, weight_decay=decay)
+        # Without the fused kernel, it would take a third of an update of these small networks.
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, eps=1e-5, fused=True)
 
     def _excluded_save_params(self) -> list[str]:
         return [
@@ -79,6 +108,8 @@ class AbacusPPO(MaskablePPO):
             "demonstrations",
             "_demonstration_inputs",
             "rollout_buffer",
+            "state_critic",
+            "bonus",
         ]
 
     def add_cloning_loss(self, demonstrations: CloningSet) -> None:
@@ -111,6 +142,8 @@ class AbacusPPO(MaskablePPO):
     ) -> bool:
         """Fill the rollout buffer with actions sampled from the policy."""
         batch = self.batch
+        # `_end_episodes` starts the next ones: the critic sees the last states first.
+        batch.autoreset = False
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         counts = rollout_buffer.counts
@@ -122,7 +155,7 @@ class AbacusPPO(MaskablePPO):
                 self.num_timesteps += batch.num_envs
                 if not callback.on_step():
                     return False
-            rollout_buffer.finish(self.policy.network, batch, self.gamma, self.gae_lambda)
+            rollout_buffer.finish(self.values, self._inputs(batch), self.gamma, self.gae_lambda)
         solved = batch.scalars["operations_solved"]
         counts.solved += int(solved.sum()) - solved_before
         counts.longest_run = max(counts.longest_run, int(solved.max()))
@@ -133,14 +166,51 @@ class AbacusPPO(MaskablePPO):
 
     def _act(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
         inputs, masks = rollouts.inputs[step], rollouts.masks[step]
-        inputs.copy_(self.policy.network.inputs(torch.from_numpy(batch.out.rows)))
+        inputs.copy_(self._inputs(batch))
         np.copyto(masks.numpy(), batch.masks)
-        log_probs = masked_log_probs(self.policy.network.logits(inputs), masks)
+        log_probs = masked_log_probs(self.logits(inputs), masks)
         actions = sample(log_probs)
         rollouts.actions[step] = actions
         rollouts.log_probs[step] = gather(log_probs, actions)
+        bonus = None if self.bonus is None else self.bonus.pay(batch, actions.numpy())
         batch.step(actions.numpy())
-        rollouts.add(step, batch)
+        rollouts.add(step, batch, bonus)
+        if len(batch.ended):
+            self._end_episodes(step, batch, rollouts)
+
+    def _end_episodes(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
+        """Note the last states of truncated episodes, and start the next episodes."""
+        ended = batch.ended.copy()
+        truncated = ended[batch.truncated[ended]]
+        if len(truncated):
+            rollouts.add_truncated(step, truncated, self._inputs(batch, truncated))
+        batch.reset(which=ended)
+
+    def _inputs(
+        self, batch: AbacusBatch, which: npt.NDArray[np.int32] | None = None
+    ) -> torch.Tensor:
+        """Return what actor and critic read, of all abaci or of those in `which`."""
+        rows = batch.out.rows if which is None else batch.out.rows[which]
+        inputs = self.policy.network.inputs(torch.from_numpy(rows))
+        if self.state_critic is None:
+            return inputs
+        state = torch.empty(len(rows), state_length(batch.config.base))
+        write_critic_state(
+            batch,
+            np.arange(len(rows), dtype=np.int32) if which is None else which,
+            state.numpy(),
+            wanted_digit=self.settings.critic_sees == "state",
+        )
+        return torch.cat([inputs, state], dim=1)
+
+    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the action logits, from the observation alone."""
+        network = self.policy.network
+        return network.logits(inputs[:, : network.input_length])
+
+    def values(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the values of the critic that is trained."""
+        return (self.state_critic or self.policy.network.values)(inputs)
 
     def _log_counts(self) -> None:
         counts, log = self.rollout_buffer.counts, self.logger.record
@@ -155,7 +225,7 @@ class AbacusPPO(MaskablePPO):
     def train(self) -> None:
         """Update the policy: several epochs over the rollout, in shuffled minibatches."""
         self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
+        self._set_learning_rate()
         samples = self.rollout_buffer.samples()
         reference = self._clone_log_probs(samples)
         means = _Means()
@@ -165,6 +235,12 @@ class AbacusPPO(MaskablePPO):
             if not finished:
                 break
         self._log_training(means)
+
+    def _set_learning_rate(self) -> None:
+        rate = self.settings.learning_rate(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", rate)
+        for group in self.policy.optimizer.param_groups:
+            group["lr"] = rate * group.get("factor", 1.0)
 
     def _epoch(self, samples: Samples, reference: torch.Tensor | None, means: _Means) -> bool:
         """Update on all minibatches; return whether `target_kl` was kept."""
@@ -179,7 +255,7 @@ class AbacusPPO(MaskablePPO):
     def _loss(
         self, samples: Samples, reference: torch.Tensor | None, means: _Means
     ) -> torch.Tensor:
-        logits, values = self.policy.network(samples.inputs)
+        logits, values = self._forward(samples.inputs)
         value_loss = nn.functional.mse_loss(values, samples.returns)
         means.add("value_loss", value_loss)
         if self.warming_up:
@@ -200,6 +276,12 @@ class AbacusPPO(MaskablePPO):
             means.add("cloning_loss", cloning)
             loss = loss + self.settings.cloning_weight * cloning
         return loss
+
+    def _forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.state_critic is None:
+            logits, values = self.policy.network(inputs)
+            return logits, values
+        return self.logits(inputs), self.values(inputs)
 
     def _surrogate(self, log_probs: torch.Tensor, samples: Samples, means: _Means) -> torch.Tensor:
         """Return PPO's clipped surrogate loss."""
@@ -230,7 +312,8 @@ class AbacusPPO(MaskablePPO):
             return None
         with torch.no_grad():
             chunks = torch.split(samples.inputs, CHUNK)
-            logits = torch.cat([self.clone.logits(chunk) for chunk in chunks])
+            length = self.clone.input_length
+            logits = torch.cat([self.clone.logits(chunk[:, :length]) for chunk in chunks])
             return masked_log_probs(logits, samples.masks)
 
     def _exceeds_target_kl(self, means: _Means) -> bool:
@@ -242,10 +325,10 @@ class AbacusPPO(MaskablePPO):
         optimizer = self.policy.optimizer
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
-        parameters = list(self.policy.parameters())
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
         if self.warming_up:
-            # Adam skips parameters without gradients.
-            critic = {id(parameter) for parameter in self.policy.network.critic_parameters()}
+            # Optimizers skip parameters without gradients.
+            critic = {id(parameter) for parameter in self._critic_parameters()}
             for parameter in parameters:
                 if id(parameter) not in critic:
                     parameter.grad = None
@@ -257,8 +340,17 @@ class AbacusPPO(MaskablePPO):
             )
         optimizer.step()
 
+    def _critic_parameters(self) -> list[nn.Parameter]:
+        if self.state_critic is not None:
+            return list(self.state_critic.parameters())
+        return self.policy.network.critic_parameters()
+
     def _log_training(self, means: _Means) -> None:
         log = self.logger.record
+        rollouts = self.rollout_buffer
+        if not self.warming_up:
+            mean_entropy = -means.all()["entropy_loss"]
+            self.collapse = rollouts.counts.collapse(rollouts.actions, mean_entropy)
         for name, value in means.all().items():
             log(f"train/{name}", value)
         log("train/explained_variance", self.rollout_buffer.explained_variance())
@@ -288,10 +380,13 @@ def ppo_state(model: AbacusPPO) -> dict[str, Any]:
     return {
         "policy": model.policy.state_dict(),
         "clone": None if model.clone is None else model.clone.state_dict(),
+        "state_critic": None if model.state_critic is None else model.state_critic.state_dict(),
+        "visits": None if model.bonus is None else torch.from_numpy(model.bonus.visits.copy()),
         "optimizer": model.policy.optimizer.state_dict(),
         "num_timesteps": model.num_timesteps,
         "n_updates": model._n_updates,
         "longest_run": model.longest_run,
+        "collapse": model.collapse,
         # The losses of the last update, which the next rollout writes to the log.
         "logged": dict(model.logger.name_to_value),
         "torch_generator": torch.get_rng_state(),
@@ -306,10 +401,15 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
         assert model.clone is not None
         model.clone.load_state_dict(state["clone"])
     model.policy.load_state_dict(state["policy"])
+    if model.state_critic is not None:
+        model.state_critic.load_state_dict(state["state_critic"])
+    if model.bonus is not None:
+        model.bonus.visits[...] = state["visits"].numpy()
     model.policy.optimizer.load_state_dict(state["optimizer"])
     model.num_timesteps = state["num_timesteps"]
     model._n_updates = state["n_updates"]
     model.longest_run = state["longest_run"]
+    model.collapse = state["collapse"]
     _load_abaci(model.batch, state["abaci"])
     # Without a last observation, the library resets the environment.
     model._last_obs = dict(model.batch.observation)

@@ -7,6 +7,7 @@ bootstrapped from their final observations.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +16,16 @@ import torch
 
 from abacus.batch import AbacusBatch
 from abacus.rules import Action, End
-from pipelines.learning.networks import CHUNK, Network
+from pipelines.learning.networks import CHUNK
 
 FAILURES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT, End.BUDGET)
+#: A rollout has collapsed if its accuracy is below this, and one of the next three is beyond its
+#: limit: the share of episodes that ran out of steps, the share of the most frequent action, the
+#: mean entropy of the actions in nats.
+COLLAPSED_ACCURACY = 0.5
+MOST_IDLE = 0.9
+MOST_OF_ONE_ACTION = 0.9
+LEAST_ENTROPY = 0.01
 
 
 @dataclass
@@ -36,6 +44,24 @@ class RolloutCounts:
         """The fraction of finished operations that were solved."""
         attempted = self.solved + sum(self.failures.values())
         return self.solved / attempted if attempted else 0.0
+
+    def collapse(self, actions: torch.Tensor, entropy: float) -> str | None:
+        """Return how the policy collapsed, None if it did not.
+
+        `actions` are those of the rollout, `entropy` is its mean entropy.
+        """
+        if self.accuracy >= COLLAPSED_ACCURACY:
+            return None
+        idle = self.failures[End.BUDGET.name.lower()] / max(len(self.lengths), 1)
+        if idle > MOST_IDLE:
+            return f"idling: {idle:.0%} of the episodes ran out of steps"
+        shares = torch.bincount(actions.flatten(), minlength=len(Action)) / actions.numel()
+        if float(shares.max()) > MOST_OF_ONE_ACTION:
+            action = Action(int(shares.argmax()))
+            return f"one action: {float(shares.max()):.0%} of the actions are {action.words}"
+        if entropy < LEAST_ENTROPY:
+            return f"no exploration is left: the entropy of the actions is {entropy:.2g}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -62,7 +88,7 @@ class Rollouts:
 
     def __init__(self, steps: int, abaci: int, input_length: int) -> None:
         self.steps, self.abaci = steps, abaci
-        #: What the network reads of the observations.
+        #: What actor and critic read.
         self.inputs = torch.zeros(steps, abaci, input_length)
         self.masks = torch.zeros(steps, abaci, len(Action), dtype=torch.bool)
         self.actions = torch.zeros(steps, abaci, dtype=torch.int64)
@@ -78,15 +104,19 @@ class Rollouts:
         self.counts = RolloutCounts()
         self._truncated: list[tuple[int, npt.NDArray[np.int32], torch.Tensor]] = []
 
-    def add(self, step: int, batch: AbacusBatch) -> None:
-        """Store the results of a step of the environments."""
+    def add(
+        self, step: int, batch: AbacusBatch, bonus: npt.NDArray[np.float32] | None = None
+    ) -> None:
+        """Store the results of a step of the environments, with a bonus added to the rewards."""
         self.rewards[step] = batch.reward
+        if bonus is not None:
+            self.rewards[step] += bonus
         np.logical_or(batch.terminated, batch.truncated, out=self.dones[step])
         self.counts.illegal += int(batch.illegal.sum())
         if len(batch.ended):
-            self._add_ended(step, batch)
+            self._count_ended(batch)
 
-    def _add_ended(self, step: int, batch: AbacusBatch) -> None:
+    def _count_ended(self, batch: AbacusBatch) -> None:
         ended, counts = batch.ended, self.counts
         finals = batch.final_scalars[: len(ended)]
         for kind in FAILURES:
@@ -95,21 +125,30 @@ class Rollouts:
         counts.longest_run = max(counts.longest_run, int(finals["operations_solved"].max()))
         counts.returns += finals["episode_return"].tolist()
         counts.lengths += finals["steps"].tolist()
-        truncated = batch.truncated[ended]
-        if truncated.any():
-            final_rows = torch.from_numpy(batch.out.final_rows[: len(ended)][truncated])
-            self._truncated.append((step, ended[truncated].copy(), final_rows))
 
-    def finish(self, network: Network, batch: AbacusBatch, gamma: float, gae_lambda: float) -> None:
-        """Compute values, and advantages by generalised advantage estimation (GAE)."""
+    def add_truncated(self, step: int, abaci: npt.NDArray[np.int32], inputs: torch.Tensor) -> None:
+        """Store the last states of episodes that a step truncated."""
+        self._truncated.append((step, abaci, inputs))
+
+    def finish(
+        self,
+        values: Callable[[torch.Tensor], torch.Tensor],
+        next_inputs: torch.Tensor,
+        gamma: float,
+        gae_lambda: float,
+    ) -> None:
+        """Compute values, and advantages by generalised advantage estimation (GAE).
+
+        `values` is the critic, `next_inputs` what it reads after the last step.
+        """
         if not bool(self.masks.any(dim=2).all()):
             raise AssertionError("a mask without a legal action")
         chunks = torch.split(self.inputs.flatten(0, 1), CHUNK)
-        values = torch.cat([network.values(chunk) for chunk in chunks])
-        self.values[:] = values.numpy().reshape(self.steps, self.abaci)
-        next_values = network.values(network.inputs(torch.from_numpy(batch.out.rows))).numpy()
-        for step, abaci, rows in self._truncated:
-            self.rewards[step, abaci] += gamma * network.values(network.inputs(rows)).numpy()
+        found = torch.cat([values(chunk) for chunk in chunks])
+        self.values[:] = found.numpy().reshape(self.steps, self.abaci)
+        next_values = values(next_inputs).numpy()
+        for step, abaci, inputs in self._truncated:
+            self.rewards[step, abaci] += gamma * values(inputs).numpy()
         advantage = np.zeros(self.abaci, np.float32)
         for step in range(self.steps - 1, -1, -1):
             running = ~self.dones[step]

@@ -51,7 +51,8 @@ def job(demonstrations: Path) -> Job:
     given = (
         f"--demonstrations {demonstrations} --demo-operations 20 --cloning-updates 20 --base 2 "
         f"--columns 4 --max-digits 2 --frames {FRAMES} --n-timesteps 768 --n-envs 32 --n-steps 8 "
-        "--batch-size 128 --n-epochs 1 --critic-warmup 256 --eval-freq 512 --eval-episodes 4"
+        "--batch-size 128 --n-epochs 1 --critic-warmup 256 --eval-freq 512 --eval-episodes 4 "
+        "--count-bonus 0.5 --critic-sees state --ppo-optimizer muon"
     ).split()
 
     def start(*words: Any) -> int:

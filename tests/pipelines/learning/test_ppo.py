@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +13,15 @@ import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.logger import Logger
 
+from abacus.batch import AbacusBatch
 from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.policy import AbacusPolicy
-from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.optimizer import ADAM_SHARE, Muon
+from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
+from pipelines.learning.rollouts import RolloutCounts
 from pipelines.learning.settings import CloningSettings, PpoSettings, Schedule
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
@@ -175,6 +180,132 @@ def test_the_counts_of_a_rollout_are_consistent() -> None:
     assert 0 < counts.accuracy < 1
     assert sum(counts.failures.values()) <= len(counts.returns)
     assert model.longest_run >= counts.longest_run > 0
+
+
+def test_the_critic_of_the_state_is_trained_and_no_policy_holds_it() -> None:
+    model = model_of(
+        critic_sees="state",
+        critic_warmup=1024,
+        kl_weight=0.1,
+        learning_rate=Schedule("constant", 1e-3),
+    )
+    model.freeze_clone()
+    assert model.state_critic is not None
+    policy = weights(model)
+    critic = [parameter.detach().clone() for parameter in model.state_critic.parameters()]
+    model.learn(1024)
+    # While the critic warms up, nothing of the policy changes.
+    assert all(torch.equal(tensor, weights(model)[name]) for name, tensor in policy.items())
+    after = list(model.state_critic.parameters())
+    assert not any(torch.equal(old, new) for old, new in zip(critic, after, strict=True))
+    model.learn(1024, reset_num_timesteps=False)
+    for name, tensor in policy.items():
+        assert torch.equal(tensor, weights(model)[name]) == name.startswith("network.critic")
+    plain = new_policy("onehot", WORLD.base, FRAMES)
+    assert list(policy) == list(plain.state_dict())
+
+
+@pytest.mark.parametrize("sees", ["progress", "state"])
+def test_the_actor_does_not_read_the_state_and_the_critic_does(sees: Any) -> None:
+    model = model_of(critic_sees=sees)
+    model.learn(1024)
+    inputs = model.rollout_buffer.inputs.flatten(0, 1)
+    other = inputs.clone()
+    other[:, model.policy.network.input_length :] = 0.0
+    with torch.no_grad():
+        assert torch.equal(model.logits(inputs), model.logits(other))
+        assert not torch.equal(model.values(inputs), model.values(other))
+
+
+def test_values_of_truncated_episodes_are_those_of_their_last_states() -> None:
+    world = replace(WORLD, reward=("step", "signpost", "slide", "submit"))
+    model = model_of(world, n_steps=200, critic_sees="state")
+    _, callback = model._setup_learn(6400, None)
+    batch, rollouts = model.batch, model.rollout_buffer
+    twin = AbacusBatch(world, 32)
+    twin.reset(0)
+    lasts: list[torch.Tensor] = []
+    batch.reset(0)
+    model.collect_rollouts(model.env, callback, rollouts, 200)  # type: ignore[arg-type]
+    for step in range(200):
+        twin.step(rollouts.actions[step].numpy())
+        truncated = twin.truncated[twin.ended]
+        rows = twin.out.final_rows[: len(twin.ended)][truncated]
+        lasts += list(model.policy.network.inputs(torch.from_numpy(rows.copy())))
+    length = model.policy.network.input_length
+    found = [row for _, _, inputs in rollouts._truncated for row in inputs]
+    assert len(found) == len(lasts) > 10
+    assert torch.equal(torch.stack(found)[:, :length], torch.stack(lasts))
+    # The state's part: where the finger is, which the episodes that started since do not tell.
+    assert (torch.stack(found)[:, length:].sum(dim=1) >= 5).all()
+
+
+def test_the_bonus_is_added_to_the_rewards() -> None:
+    plain = model_of()
+    plain.learn(1024)
+    paid = model_of(count_bonus=0.5)
+    paid.learn(1024)
+    assert torch.equal(plain.rollout_buffer.actions, paid.rollout_buffer.actions)
+    assert paid.bonus is not None
+    visits = paid.bonus.visits[paid.bonus.visits > 0]
+    expected = sum((0.5 / np.sqrt(np.arange(1, count + 1))).sum() for count in visits)
+    # Truncated episodes would add the values of the critic, which are not the same.
+    assert not plain.rollout_buffer._truncated
+    added = paid.rollout_buffer.rewards - plain.rollout_buffer.rewards
+    assert added.sum() == pytest.approx(expected, rel=1e-5)
+
+
+def test_muon_keeps_the_share_of_its_groups_in_the_schedule() -> None:
+    model = model_of(optimizer="muon", learning_rate=Schedule("linear", 0.02), weight_decay=0.1)
+    model.learn(4 * 1024)
+    optimizer = model.policy.optimizer
+    assert isinstance(optimizer, Muon)
+    rate = model.settings.learning_rate(0.0)
+    assert [group["lr"] for group in optimizer.param_groups] == [rate, rate * ADAM_SHARE]
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
+
+
+def test_a_restored_training_continues_in_the_same_way() -> None:
+    """Count table, critic of the state and momenta of Muon are in the state."""
+    changes: dict[str, Any] = {
+        "count_bonus": 0.5,
+        "critic_sees": "state",
+        "optimizer": "muon",
+        "learning_rate": Schedule("constant", 0.01),
+        "entropy": Schedule("constant", 0.04),
+    }
+    whole, restored = model_of(**changes), model_of(**changes)
+    whole.learn(2 * 1024)
+    state = copy.deepcopy(ppo_state(whole))
+    whole.learn(2 * 1024, reset_num_timesteps=False)
+    expected = weights(whole)
+    restored._setup_learn(1024, None)
+    load_ppo_state(restored, state)
+    restored.learn(2 * 1024, reset_num_timesteps=False)
+    assert all(torch.equal(tensor, weights(restored)[name]) for name, tensor in expected.items())
+    assert whole.bonus is not None
+    assert restored.bonus is not None
+    assert np.array_equal(whole.bonus.visits, restored.bonus.visits)
+
+
+@pytest.mark.parametrize(
+    ("budget", "actions", "entropy", "expected"),
+    [
+        (95, [0, 1], 1.0, "idling: 95% of the episodes ran out of steps"),
+        (50, [3] * 19 + [0], 1.0, "one action: 95% of the actions are down"),
+        (50, [0, 1, 2], 0.001, "no exploration is left"),
+        (50, [0, 1, 2], 0.5, None),
+    ],
+)
+def test_a_collapse_is_named(
+    budget: int, actions: list[int], entropy: float, expected: str | None
+) -> None:
+    failures = Counter(budget=budget, wrong_slide=100 - budget)
+    counts = RolloutCounts(solved=20, failures=failures, lengths=[9] * 100)
+    found = counts.collapse(torch.tensor(actions), entropy)
+    assert found == expected if expected is None else expected in str(found)
+    solving = RolloutCounts(solved=200, failures=failures, lengths=[9] * 100)
+    assert solving.collapse(torch.tensor(actions), entropy) is None
 
 
 def test_a_diverging_training_raises() -> None:
