@@ -146,7 +146,7 @@ def demonstrations() -> Demonstrations:
 
 def our_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
     """Updates of BC with our minibatches."""
-    chosen = CloningSet.from_demonstrations(data, WORLD.frames)
+    chosen = CloningSet.from_demonstrations(data, frames=WORLD.frames)
     settings = CloningSettings(updates=10**6, batch_size=batch_size)
     policy = new_policy("onehot", WORLD.base, WORLD.frames)
     cloning = Cloning(policy, chosen, settings, 0, Logger(None, []))
@@ -190,7 +190,7 @@ def imitation_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int
 
 def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
     """The limit: the passes of the actor over rows in order."""
-    chosen = CloningSet.from_demonstrations(data, WORLD.frames)
+    chosen = CloningSet.from_demonstrations(data, frames=WORLD.frames)
     network = make_network("onehot", RowLayout(WORLD.base, WORLD.frames))
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)
     inputs = network.inputs(chosen.rows)

@@ -24,7 +24,6 @@ ScheduleKind = Literal["constant", "linear", "sinusoid"]
 Preset = Literal["default", "exact", "alone"]
 NetworkName = Literal["onehot", "compact", "paper"]
 OptimizerName = Literal["muon", "adamw"]
-CriticSees = Literal["observation", "progress", "state"]
 #: Which counterexamples to teach: `spread`: one of each kind; any; those nearest to a start;
 #: operations that meet many of them; `margin`: the observations of which the policy is least sure,
 #: whether right or wrong.
@@ -184,13 +183,6 @@ class PpoSettings(_Checked):
     learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
     #: Weight of the entropy bonus.
     entropy: Schedule = field(default_factory=lambda: Schedule("linear", 0.0))
-    optimizer: OptimizerName = "adamw"
-    weight_decay: float = _number(0.0, _AT_LEAST_0)
-    #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
-    count_bonus: float = _number(0.0, _AT_LEAST_0)
-    #: What the critic sees in training: the observation; `progress`: also which columns are wrong,
-    #: and where the digit's column and the signpost are; `state`: also the digit that is wanted.
-    critic_sees: CriticSees = "observation"
     optimizer: OptimizerName = "adamw"
     weight_decay: float = _number(0.0, _AT_LEAST_0)
     #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
@@ -464,16 +456,6 @@ FLAGS = {
     "learning_rate": Flag("ppo.learning_rate.start", "initial learning rate of PPO"),
     "learning_rate_schedule": Flag(
         "ppo.learning_rate.kind", "schedule of PPO's learning rate; sinusoid: the paper's"
-    ),
-    "ppo_optimizer": Flag("ppo.optimizer", "optimizer of PPO"),
-    "ppo_weight_decay": Flag("ppo.weight_decay", "weight decay of PPO, as in AdamW"),
-    "count_bonus": Flag(
-        "ppo.count_bonus", "bonus for rarely tried actions: this number / sqrt(visits); 0: none"
-    ),
-    "critic_sees": Flag(
-        "ppo.critic_sees",
-        "what the critic sees in training: the observation; progress: also positions and wrong "
-        "columns; state: also the wanted digit",
     ),
     "ppo_optimizer": Flag("ppo.optimizer", "optimizer of PPO"),
     "ppo_weight_decay": Flag("ppo.weight_decay", "weight decay of PPO, as in AdamW"),

@@ -334,7 +334,7 @@ def test_paper_is_cloned_and_fine_tuned() -> None:
         AbacusPolicy, env, settings, seed=0, device="cpu", policy_kwargs={"network": "paper"}
     )
     model.set_logger(Logger(None, []))
-    data = CloningSet.from_demonstrations(small_demonstrations(1), 1)
+    data = CloningSet.from_demonstrations(small_demonstrations(1), frames=1)
     settings_of_cloning = CloningSettings(updates=1, learning_rate=1e-4)
     before = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
     Cloning(model.policy, data, settings_of_cloning, 0, Logger(None, [])).run()
