@@ -2,6 +2,7 @@
 
 `docs/exactness.md` proves that the exploration of a narrow abacus finds them all. Sets whose digest
 is known here are cached on disk; others are enumerated each time, which takes seconds to minutes.
+The cache also holds a shortest path to each observation, for witnesses.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from abacus.checks import check_integer
+from abacus.compiling import compiled
+from abacus.hash_index import EMPTY, empty_slots, find_slot, insert_rows
 from abacus.observation import (
     SIGNPOST_LEFT,
     SIGNPOST_UNSEEN,
@@ -28,8 +32,11 @@ from abacus.observation import (
 )
 from abacus.rules import ENCODING_PERIOD, Action
 from oracle.algorithm import Variant, check_variant
-from oracle.exact.exploration import Exploration, explore
+from oracle.exact.exploration import Exploration, Tree, explore, follow, observation_bytes
 from oracle.files import atomic_write
+
+# numba infers the types of compiled functions from their arguments.
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
 #: An abacus with this many more columns than frames shows every observation.
 COLUMNS_BEYOND_FRAMES = 5
@@ -47,6 +54,12 @@ _READ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
+#: The arrays of a tree, beside those of a set.
+_TREE_ARRAYS = {"parents": np.int32, "branches": np.uint16}
+#: The paths to all observations have fewer situations than this many times the observations.
+_MAX_SITUATIONS = 3
+#: Situations whose observations are collected at once.
+_SLICE = 1 << 18
 #: More than the headers of a cache file take.
 _MAX_HEADERS = 2**13
 #: The number of observations and the first half of the digest of the sets that are known, by base,
@@ -281,28 +294,80 @@ def enumerate_observations(
 
 def collect(exploration: Exploration) -> ObservationSet:
     """Return the distinct observations of an exploration."""
-    histories = exploration.histories
-    symbols, operations = exploration.symbols, exploration.operations
+    return _collect(exploration)[0]
+
+
+def _collect(exploration: Exploration) -> tuple[ObservationSet, npt.NDArray[np.int32]]:
+    """Return the distinct observations, and the nearest situation of each."""
+    nearest, answers = _distinct(exploration)
+    histories = exploration.histories_of(nearest)
+    symbols, operations = exploration.symbols[nearest], exploration.operations[nearest]
     keys = observation_keys(histories, symbols, operations)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    same = (
-        (histories == histories[first[inverse]]).all(axis=1)
-        & (symbols == symbols[first[inverse]])
-        & (operations == operations[first[inverse]])
-    )
-    if not same.all():
+    order = np.argsort(keys)
+    if (np.diff(keys[order]) == 0).any():
         raise AssertionError("two observations share a key: change the mixing of the keys")
-    answers = np.zeros(len(first), np.uint8)
-    np.bitwise_or.at(answers, inverse, np.uint8(1) << exploration.actions)
-    return ObservationSet(
+    observations = ObservationSet(
         exploration.base,
         exploration.frames,
         exploration.variant,
-        histories[first],
-        symbols[first],
-        operations[first],
-        answers,
+        histories[order],
+        symbols[order],
+        operations[order],
+        answers[order],
     )
+    return observations, nearest[order]
+
+
+def nearest_situations(
+    exploration: Exploration, observations: ObservationSet
+) -> npt.NDArray[np.int32]:
+    """Return the situation nearest to a start of each observation of a set, (M,)."""
+    found, nearest = _collect(exploration)
+    rows = found.index(observations.histories, observations.symbols, observations.operations)
+    if (rows < 0).any():
+        raise ValueError(
+            "the set has observations that its exploration does not: enumerate it again"
+        )
+    return nearest[rows]
+
+
+def _distinct(exploration: Exploration) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Return the first situation of each observation, and the answers to it, a bit for each."""
+    places = np.array(observation_bytes(exploration.width, exploration.frames))
+    words = -(-len(places) // 8)
+    rows = np.zeros((2 * _SLICE, words), np.uint64)
+    first, answers = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.uint8)
+    slots = empty_slots(len(rows))
+    count = 0
+    for start in range(0, len(exploration.actions), _SLICE):
+        if count + _SLICE > len(rows):
+            for array in (rows, first, answers):
+                array.resize((2 * len(array), *array.shape[1:]), refcheck=False)
+            slots = empty_slots(len(rows))
+            insert_rows(slots, rows, 0, count)
+        stop = min(start + _SLICE, len(exploration.actions))
+        found = (slots, rows, rows.view(np.uint8), first, answers)
+        count = _add_observations(
+            exploration.situations, exploration.actions, places, start, stop, found, count
+        )
+    return first[:count].copy(), answers[:count].copy()
+
+
+@compiled
+def _add_observations(situations, actions, places, start, stop, found, count):
+    """Add the observations of a slice of the situations; return how many there are then."""
+    slots, rows, as_bytes, first, answers = found
+    for situation in range(start, stop):
+        for k in range(len(places)):
+            as_bytes[count, k] = situations[situation, places[k]]
+        slot = find_slot(slots, rows, count)
+        if slots[slot] == EMPTY:
+            slots[slot] = count
+            first[count] = situation
+            answers[count] = 0
+            count += 1
+        answers[slots[slot]] |= np.uint8(1 << actions[situation])
+    return count
 
 
 def complete_set(
@@ -326,17 +391,49 @@ def complete_set(
     path = cache_path(base, frames, variant, cache_folder)
     if path.exists():
         try:
-            return _known(_read(path, base, frames, variant))
+            return _known(_read_set(path, base, frames, variant))
         except _READ_ERRORS as error:
             print(f"cached set {path.name} is damaged, enumerating: {error}", file=sys.stderr)
+    return _enumerate_known(path, base, frames, variant)[0]
+
+
+def shortest_paths(
+    base: int, frames: int, variant: Variant, cache_folder: Path | None = None
+) -> Exploration:
+    """Return the nearest situation of each observation of a known set, and the paths to them.
+
+    The paths come from the cache if possible. The kernel builds every situation again, so that a
+    file cannot hold a false one.
+    """
+    path = cache_path(base, frames, variant, cache_folder)
+    width = complete_width(frames)
+    if path.exists():
+        try:
+            tree = _read_tree(path, base, frames, variant)
+            exploration = follow(base, frames, width, variant, tree)
+            if len(_distinct(exploration)[0]) == KNOWN_SETS[base, frames, variant][0]:
+                return exploration
+            raise ValueError("some observations have no path")
+        except _READ_ERRORS as error:
+            print(f"no paths in cached set {path.name}, exploring: {error}", file=sys.stderr)
+    return follow(base, frames, width, variant, _enumerate_known(path, base, frames, variant)[1])
+
+
+def _enumerate_known(
+    path: Path, base: int, frames: int, variant: Variant
+) -> tuple[ObservationSet, Tree]:
+    """Enumerate a known set, and write it to the cache with the paths."""
+    exploration = explore(base, frames, complete_width(frames), variant)
+    observations, nearest = _collect(exploration)
     try:
-        observations = _known(enumerate_observations(base, frames, variant))
+        _known(observations)
     except ValueError as error:
         raise AssertionError(
             f"the algorithm was changed, and KNOWN_SETS was not: {error}"
         ) from error
-    _write(path, observations)
-    return observations
+    tree = exploration.tree_of(nearest)
+    _write(path, observations, tree)
+    return observations, tree
 
 
 def is_known(base: int, frames: int, variant: Variant) -> bool:
@@ -376,20 +473,33 @@ def _check(base: int, frames: int, variant: Variant) -> None:
     check_variant(variant)
 
 
-def _read(path: Path, base: int, frames: int, variant: Variant) -> ObservationSet:
+def _read_set(path: Path, base: int, frames: int, variant: Variant) -> ObservationSet:
+    return ObservationSet(base, frames, variant, **_read(path, base, frames, variant, _ARRAYS))
+
+
+def _read_tree(path: Path, base: int, frames: int, variant: Variant) -> Tree:
+    tree = Tree(**_read(path, base, frames, variant, _TREE_ARRAYS))
+    if len(tree.parents) > _MAX_SITUATIONS * KNOWN_SETS[base, frames, variant][0]:
+        raise ValueError("too many situations")
+    return tree
+
+
+def _read(
+    path: Path, base: int, frames: int, variant: Variant, wanted: dict[str, Any]
+) -> dict[str, npt.NDArray[Any]]:
     size, _ = KNOWN_SETS[base, frames, variant]
-    if path.stat().st_size > size * (4 * frames + 3) + _MAX_HEADERS:
+    if path.stat().st_size > size * (4 * frames + 3 + 6 * _MAX_SITUATIONS) + _MAX_HEADERS:
         raise ValueError("the file is too large")
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in _ARRAYS}
+        arrays = {name: file[name] for name in wanted}
     types = {name: array.dtype for name, array in arrays.items()}
-    if types != _ARRAYS:
+    if types != wanted:
         raise ValueError(f"arrays of types {', '.join(map(str, types.values()))}")
-    return ObservationSet(base, frames, variant, **arrays)
+    return arrays
 
 
-def _write(path: Path, observations: ObservationSet) -> None:
-    arrays = {name: getattr(observations, name) for name in _ARRAYS}
+def _write(path: Path, observations: ObservationSet, tree: Tree) -> None:
+    arrays = {name: getattr(observations, name) for name in _ARRAYS} | tree._asdict()
     try:
         atomic_write(path, lambda file: np.savez(file, **arrays))
     except OSError as error:

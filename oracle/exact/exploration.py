@@ -8,7 +8,8 @@ differ only in hidden columns are one situation. The kernel moves beads, finger 
 the expert chooses the actions: no rule is written twice.
 
 The search is breadth-first from the starts of episodes and keeps the parent of each situation, so
-that the path to a situation is a shortest one.
+that the path to a situation is a shortest one. Parents and numbers of branches are enough to build
+some of the situations again without a search, with their paths: see `Exploration.tree_of`.
 
 Compiled functions take records, a row number and few arrays, and none of them grows an array: most
 of numba's compile time goes into arrays passed between functions and into slices.
@@ -51,6 +52,9 @@ WORD = 8
 BRANCH = np.dtype([(name, np.int64) for name in ("symbol", "first", "last", "digit")])
 
 FIRST_CAPACITY = 1 << 15
+#: The store grows by this part of its capacity. Large arrays grow in place: only what is used, and
+#: a little more, takes memory.
+GROWTH = 1 / 4
 #: Column numbers and digit indices plus one fit a byte.
 MAX_WIDTH = 254
 #: Situations expanded between two calls of `progress`.
@@ -68,6 +72,7 @@ class Exploration:
     situations: npt.NDArray[np.uint8]  # (situations, bytes)
     parents: npt.NDArray[np.int32]  # (situations,), NO_PARENT for starts
     actions: npt.NDArray[np.uint8]  # (situations,): the expert's
+    branches: npt.NDArray[np.uint16]  # (situations,): number of the branch taken from the parent
 
     @property
     def digits(self) -> npt.NDArray[np.uint8]:
@@ -87,9 +92,28 @@ class Exploration:
     @property
     def histories(self) -> npt.NDArray[np.int32]:
         """(situations, frames): frame codes, oldest first."""
+        return self.histories_of(slice(None))
+
+    def histories_of(self, chosen: slice | npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Return the frame codes of some situations, (chosen, frames), oldest first."""
         first = HEADER + 2 * self.width
-        pairs = np.ascontiguousarray(self.situations[:, first : first + 2 * self.frames])
-        return pairs.view(">u2").astype(np.int32)
+        pairs = self.situations[chosen, first : first + 2 * self.frames]
+        return np.ascontiguousarray(pairs).view(">u2").astype(np.int32)
+
+    def tree_of(self, chosen: npt.NDArray[np.integer]) -> Tree:
+        """Return the shortest paths to the chosen situations, for `follow`."""
+        needed = np.zeros(len(self.parents), np.bool_)
+        while len(chosen):
+            needed[chosen] = True
+            chosen = self.parents[chosen]
+            chosen = np.unique(chosen[(chosen != NO_PARENT) & ~needed[chosen]])
+        numbers = np.cumsum(needed, dtype=np.int32) + np.int32(2 * self.base - 1)
+        parents = self.parents[needed]
+        starts = parents == NO_PARENT
+        parents = numbers[parents]
+        roots = self.operations[needed][starts].astype(np.int32) * self.base
+        parents[starts] = roots + self.digits[needed, 0][starts]
+        return Tree(parents, self.branches[needed])
 
     def path_to(self, situation: int) -> npt.NDArray[np.uint8]:
         """(steps + 1, bytes): the situations of a shortest path from a start to this one."""
@@ -100,6 +124,22 @@ class Exploration:
         return np.array(path[::-1])
 
 
+def observation_bytes(width: int, frames: int) -> list[int]:
+    """Return the places of those bytes of a situation that its observation shows."""
+    first = HEADER + 2 * width
+    return [SYMBOL, OPERATION, *range(first, first + 2 * frames)]
+
+
+class Tree(NamedTuple):
+    """Paths from the starts: a parent and a branch for each situation, parents first.
+
+    Parents below 2 * base are the roots, see `_roots`; situations are numbered after them.
+    """
+
+    parents: npt.NDArray[np.int32]
+    branches: npt.NDArray[np.uint16]
+
+
 class _Store(NamedTuple):
     """Situations found so far, and their hash index."""
 
@@ -107,6 +147,7 @@ class _Store(NamedTuple):
     words: Any  # the same memory as (capacity, bytes / 8) uint64: faster to hash and compare
     parents: Any  # (capacity,) int32
     actions: Any  # (capacity,) uint8
+    numbers: Any  # (capacity,) uint16: of branches
     slots: Any  # see abacus.hash_index
 
 
@@ -121,41 +162,74 @@ def explore(
 
     `progress` is called from time to time with the number of situations expanded and found.
     """
-    check_variant(variant)
-    check_integer("width", width, 2, MAX_WIDTH)
-    batch = _lazy_abacus(base, frames, width)
-    roots = _roots(base, frames, width)
-    done, first, count = 0, len(roots), len(roots)
-    parents, actions = np.full(first, NO_PARENT, np.int32), np.zeros(first, np.uint8)
-    store = _store(FIRST_CAPACITY, first, roots, parents, actions)
-    branches = np.zeros(2 + base * (1 + base * width), BRANCH)
-    known = np.zeros(width, np.bool_)
+    explorer = _Explorer(base, frames, width, variant)
+    store = _new_store(explorer.roots, FIRST_CAPACITY)
+    done, count = 0, explorer.first
     while done < count:
+        done, count = explorer.expand(store, done, count, following=False)
+        if count < 0:
+            raise AssertionError("the reference algorithm made a mistake: its exploration is void")
+        progress(done, count)
+        if count + explorer.most_branches > len(store.parents):
+            store = _grown(store, explorer.first, count)
+    return explorer.result(store, count)
+
+
+def follow(base: int, frames: int, width: int, variant: Variant, tree: Tree) -> Exploration:
+    """Return the situations of a tree; raise ValueError if the algorithm has no such paths."""
+    explorer = _Explorer(base, frames, width, variant)
+    first, total = explorer.first, explorer.first + len(tree.parents)
+    capacity = total + explorer.most_branches
+    store = _new_store(explorer.roots, capacity, indexed=False)
+    store.parents[first:] = NO_PARENT
+    store.parents[first:total] = tree.parents
+    store.numbers[first:total] = tree.branches
+    done, count = 0, first
+    while 0 <= done < count:
+        done, count = explorer.expand(store, done, count, following=True)
+    if count != total:
+        raise ValueError(f"the paths of {total - count} situations are not those of the algorithm")
+    return explorer.result(store, count)
+
+
+class _Explorer:
+    """An abacus of one column width, and the arrays that `_expand` needs beside a store."""
+
+    def __init__(self, base: int, frames: int, width: int, variant: Variant) -> None:
+        check_variant(variant)
+        check_integer("width", width, 2, MAX_WIDTH)
+        self.settings = base, frames, width, variant
+        self.batch = _lazy_abacus(base, frames, width)
+        self.roots = _roots(base, frames, width)
+        self.first = len(self.roots)
+        self.most_branches = 2 + base * (1 + base * width)
+        self.branches = np.zeros(self.most_branches, BRANCH)
+        self.known = np.zeros(width, np.bool_)
+
+    def expand(self, store: _Store, done: int, count: int, following: bool) -> tuple[int, int]:
+        """Expand a slice of the situations from `done` on; see `_expand`."""
+        batch, printed = self.batch, self.settings[3] == "printed"
         done, count = _expand(
             batch.rules,
             batch.world,
             batch.program,
             batch.out.results,
-            (branches, known, variant == "printed"),
+            (self.branches, self.known, printed, following),
             store,
             done,
             count,
         )
-        if count < 0:
-            raise AssertionError("the reference algorithm made a mistake: its exploration is void")
-        progress(done, count)
-        if count + len(branches) > len(store.parents):
-            found = (store.situations[:count], store.parents[:count], store.actions[:count])
-            store = _store(2 * len(store.parents), first, *found)
-    return Exploration(
-        base,
-        frames,
-        width,
-        variant,
-        store.situations[first:count],
-        np.maximum(store.parents[first:count] - first, NO_PARENT),
-        store.actions[first:count],
-    )
+        return done, count
+
+    def result(self, store: _Store, count: int) -> Exploration:
+        """Return the situations of a store without the roots."""
+        first = self.first
+        arrays = (store.situations, store.parents, store.actions, store.numbers)
+        situations, parents, actions, numbers = (_resized(array, count) for array in arrays)
+        parents -= np.int32(first)
+        np.maximum(parents, NO_PARENT, out=parents)
+        found = (array[first:] for array in (situations, parents, actions, numbers))
+        return Exploration(*self.settings, *found)
 
 
 def _lazy_abacus(base: int, frames: int, width: int) -> AbacusBatch:
@@ -194,33 +268,47 @@ def _roots(base: int, frames: int, width: int) -> npt.NDArray[np.uint8]:
     return rows
 
 
-def _store(
-    capacity: int,
-    first: int,
-    situations: npt.NDArray[np.uint8],
-    parents: npt.NDArray[np.int32],
-    actions: npt.NDArray[np.uint8],
-) -> _Store:
-    """Return a store with room for `capacity` situations; index the given ones from `first` on."""
-    count = len(situations)
-    padding = (0, capacity - count)
-    situations = np.pad(situations, (padding, (0, 0)))
-    words = situations.view(np.uint64)
-    slots = empty_slots(capacity)
-    insert_rows(slots, words, first, count)
-    return _Store(situations, words, np.pad(parents, padding), np.pad(actions, padding), slots)
+def _new_store(roots: npt.NDArray[np.uint8], capacity: int, indexed: bool = True) -> _Store:
+    """Return a store with the roots, which are not in its index."""
+    situations = np.zeros((capacity, roots.shape[1]), np.uint8)
+    situations[: len(roots)] = roots
+    parents = np.zeros(capacity, np.int32)
+    parents[: len(roots)] = NO_PARENT
+    actions, numbers = np.zeros(capacity, np.uint8), np.zeros(capacity, np.uint16)
+    slots = empty_slots(capacity if indexed else 1)
+    return _Store(situations, situations.view(np.uint64), parents, actions, numbers, slots)
+
+
+def _grown(store: _Store, first: int, count: int) -> _Store:
+    """Return a store with more room and the same situations, in the memory of the given one."""
+    capacity = int(len(store.parents) * (1 + GROWTH))
+    arrays = (store.situations, store.parents, store.actions, store.numbers)
+    situations, parents, actions, numbers = (_resized(array, capacity) for array in arrays)
+    words, slots = situations.view(np.uint64), store.slots
+    if 2 * capacity > len(slots):
+        slots.resize(0, refcheck=False)
+        slots = empty_slots(capacity)
+        insert_rows(slots, words, first, count)
+    return _Store(situations, words, parents, actions, numbers, slots)
+
+
+def _resized(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """Change the number of rows in place: the arrays that share its memory are void."""
+    array.resize((rows, *array.shape[1:]), refcheck=False)
+    return array
 
 
 @compiled
 def _expand(all_rules, world, program, results, scratch, store, done, count):
     """Find the successors of a slice of the situations, as far as the store has room.
 
+    When following a tree, take only the branches that lead to the next situation of the store.
     Return the numbers of situations expanded and found; -1 found if the expert made a mistake.
     """
     rules = all_rules[0]
     scalars, cells, history = world
-    situations, words, parents, actions, slots = store
-    branches, known, printed = scratch
+    situations, words, parents, actions, numbers, slots = store
+    branches, known, printed, following = scratch
     # For a plain 0, numba would compile the whole kernel a second time.
     abacus = np.int64(0)
     s, result = scalars[abacus], results[abacus]
@@ -229,20 +317,27 @@ def _expand(all_rules, world, program, results, scratch, store, done, count):
         _load(situations, done, s, cells, history, known)
         action = answer(s, cells, abacus, printed)
         actions[done] = action
+        fresh = True
         for k in range(_branches(rules, s, cells, known, action, branches)):
-            if k > 0:
+            if following and (parents[count] != done or numbers[count] != k):
+                continue
+            if not fresh:
                 _load(situations, done, s, cells, history, known)
+            fresh = False
             _apply(rules, s, cells, known, branches[k])
             advance(rules, s, cells, history, program, abacus, action, result)
             if result.end != 0 or result.illegal:
                 return done, -1
             _forget(s, cells, history, known)
             _save(s, cells, history, known, situations, count)
-            slot = find_slot(slots, words, count)
-            if slots[slot] == EMPTY:
+            if not following:
+                slot = find_slot(slots, words, count)
+                if slots[slot] != EMPTY:
+                    continue
                 slots[slot] = count
                 parents[count] = done
-                count += 1
+                numbers[count] = k
+            count += 1
         done += 1
     return done, count
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,14 @@ from abacus.kernel import ADD, SUBTRACT
 from abacus.rules import AbacusConfig, Action
 from abacus.tasks import numeral, value_of
 from oracle.algorithm import Variant
-from oracle.exact.complete_set import ObservationSet, complete_width, observation_keys
+from oracle.exact.complete_set import (
+    ObservationSet,
+    complete_width,
+    is_known,
+    nearest_situations,
+    observation_keys,
+    shortest_paths,
+)
 from oracle.exact.exploration import (
     DIGIT_INDEX,
     FINGER_ROW,
@@ -32,11 +40,18 @@ from oracle.exact.exploration import (
     Exploration,
     explore,
 )
-from oracle.expert import expert_actions
+from oracle.expert import answer_all, expert_actions
 
 #: ADD or SUBTRACT, and the digits of an operand, least significant first.
 Operation = tuple[int, list[int]]
 Digits = npt.NDArray[np.uint8]
+#: A witness with a leading operation has this many more columns than the situations of its path.
+COLUMNS_BEYOND_PATH = 4
+
+
+def witness_width(frames: int) -> int:
+    """Return the number of columns on which every witness fits."""
+    return complete_width(frames) + COLUMNS_BEYOND_PATH
 
 
 @dataclass(frozen=True)
@@ -87,36 +102,52 @@ class Witness:
 class WitnessFinder:
     """Find witnesses for the rows of a complete set, or of its part for one operation.
 
-    Without an `exploration` the set is explored again when first needed, which takes seconds.
+    The nearest situation of each row, and the path to it, come from the cache of known sets. All
+    situations come from an exploration, which is made when first needed if none is given: in
+    seconds, or half a minute for base 10 with three frames.
     """
 
     def __init__(
-        self, observations: ObservationSet, exploration: Exploration | None = None
+        self,
+        observations: ObservationSet,
+        exploration: Exploration | None = None,
+        cache_folder: Path | None = None,
     ) -> None:
         self.observations = observations
         self._exploration = exploration
+        self._cache_folder = cache_folder
 
     @cached_property
     def exploration(self) -> Exploration:
+        """All situations."""
         chosen = self.observations
         return self._exploration or explore(
             chosen.base, chosen.frames, complete_width(chosen.frames), chosen.variant
         )
 
     @cached_property
+    def _paths(self) -> Exploration:
+        """The nearest situations in the order of `exploration`, or all if those are there."""
+        chosen = self.observations
+        settings = chosen.base, chosen.frames, chosen.variant
+        if self._exploration is None and is_known(*settings):
+            return shortest_paths(*settings, self._cache_folder)
+        return self.exploration
+
+    @cached_property
+    def _nearest(self) -> npt.NDArray[np.int32]:
+        """(rows,): the nearest situation, as its number in `_paths`."""
+        return nearest_situations(self._paths, self.observations)
+
+    @cached_property
     def _situations_by_row(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Situations sorted by their row, and the bounds of each row."""
+        """All situations sorted by their row, nearest first, and the bounds of each row."""
         found, known = self.exploration, self.observations.keys
         keys = observation_keys(found.histories, found.symbols, found.operations)
         rows = np.minimum(np.searchsorted(known, keys), len(known) - 1)
         rows[known[rows] != keys] = -1
         order = np.argsort(rows, kind="stable")
-        bounds = np.searchsorted(rows[order], np.arange(len(known) + 1))
-        if (np.diff(bounds) == 0).any():
-            raise ValueError(
-                "the set has observations that its exploration does not: enumerate it again"
-            )
-        return order, bounds
+        return order, np.searchsorted(rows[order], np.arange(len(known) + 1))
 
     def situations(self, row: int) -> npt.NDArray[np.int64]:
         """Return all situations with the observation of a row, nearest to a start first."""
@@ -125,23 +156,29 @@ class WitnessFinder:
 
     def nearest_first(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         """Return the rows sorted by their distance from a start."""
-        order, bounds = self._situations_by_row
-        return rows[np.argsort(order[bounds[rows]], kind="stable")]
+        return rows[np.argsort(self._nearest[rows], kind="stable")]
 
     def find(self, row: int, action: Action | None = None) -> Witness:
         """Return a witness of a row, checked in the environment.
 
         With an action, the expert takes this action there. Most rows have a witness at the nearest
         situation. For some, the shortest path to it writes, to bring the finger to its row, a
-        column that needs another digit later; they have one at a situation further away.
+        column that needs another digit later; they have one at a situation further away, which
+        takes an exploration if none was given.
         """
-        for situation in self.situations(row):
-            if action is None or self.exploration.actions[situation] == action:
-                path = self.exploration.path_to(int(situation))
-                for witness in _candidates(self.exploration, path):
+        for exploration, situation in self._nearest_of(row):
+            if action is None or exploration.actions[situation] == action:
+                path = exploration.path_to(int(situation))
+                for witness in _candidates(exploration, path):
                     if witness is not None and self.confirms(witness, row, action):
                         return witness
         raise AssertionError(f"no operation leads to observation {row}")
+
+    def _nearest_of(self, row: int) -> Iterator[tuple[Exploration, int]]:
+        """Yield the situations of a row, nearest first; explore only if the first is not enough."""
+        yield self._paths, int(self._nearest[row])
+        for situation in self.situations(row)[1:]:
+            yield self.exploration, int(situation)
 
     def confirms(self, witness: Witness, row: int, action: Action | None = None) -> bool:
         """Return whether the environment shows the row's observation at the witness's step."""
@@ -188,16 +225,17 @@ def _fit(
     leading_digit: int | None,
 ) -> Witness | None:
     """Correct starting digits until a run shows the required digits at every step."""
-    base, variant = exploration.base, exploration.variant
-    width = exploration.width + (1 if leading_digit is None else 4)
+    base = exploration.base
+    width = exploration.width + (1 if leading_digit is None else COLUMNS_BEYOND_PATH)
     start = np.zeros(width, np.uint8)
     if leading_digit is not None:
         start[len(operations[0][1]) - 1] = leading_digit
+    run = _Run(exploration, start, operations)
     for _ in range(width * base):
         start[-1] = _needs_reserve(start, operations, base)
-        batch = _abacus(exploration, start, operations)
-        steps = 0 if leading_digit is None else _finish_first_operation(batch, variant)
-        mismatch = _first_mismatch(batch, required, variant)
+        run.restart(start)
+        steps = 0 if leading_digit is None else run.finish_first_operation()
+        mismatch = run.first_mismatch(required)
         if mismatch is None:
             return Witness(
                 base,
@@ -227,29 +265,6 @@ def operations_of(path: Digits) -> list[Operation]:
     return operations
 
 
-def _finish_first_operation(batch: AbacusBatch, variant: Variant) -> int:
-    steps = 0
-    while batch.scalars["operations_done"][0] == 0:
-        batch.step(expert_actions(batch, variant))
-        steps += 1
-    return steps
-
-
-def _first_mismatch(
-    batch: AbacusBatch, required: Digits, variant: Variant
-) -> tuple[int, int] | None:
-    """Return the first column that differs from the path, and by how much; None if none does."""
-    for step, digits in enumerate(required):
-        if step > 0:
-            batch.step(expert_actions(batch, variant))
-        shown = batch.digits[0, : len(digits)]
-        wrong = np.flatnonzero((digits != OPEN) & (digits != shown))
-        if len(wrong):
-            column = int(wrong[0])
-            return column, int(digits[column]) - int(shown[column])
-    return None
-
-
 def _last_known(digits: Digits) -> Digits:
     """Return the digits of each column since it was last open, and OPEN before."""
     required = np.full_like(digits, OPEN)
@@ -262,28 +277,67 @@ def _last_known(digits: Digits) -> Digits:
     return required
 
 
-def _abacus(exploration: Exploration, start: Digits, operations: list[Operation]) -> AbacusBatch:
-    width = len(start)
-    config = AbacusConfig(
-        columns=width,
-        base=exploration.base,
-        frames=exploration.frames,
-        max_digits=width - 1,
-        on_error="continue",
-    )
-    batch = AbacusBatch(config, 1, autoreset=False)
-    digits = np.zeros((len(operations), width - 1), np.uint8)
-    for row, (_, operand) in zip(digits, operations, strict=True):
-        row[: len(operand)] = operand
-    batch.load(
-        start[None],
-        digits,
-        np.array([len(operand) for _, operand in operations], np.int32),
-        np.array([operation for operation, _ in operations], np.int32),
-        np.array([len(operations)], np.int32),
-    )
-    batch.reset(0)
-    return batch
+class _Run:
+    """The expert's run of some operations on a real abacus, again and again from other digits."""
+
+    def __init__(
+        self, exploration: Exploration, start: Digits, operations: list[Operation]
+    ) -> None:
+        width = len(start)
+        config = AbacusConfig(
+            columns=width,
+            base=exploration.base,
+            frames=exploration.frames,
+            max_digits=width - 1,
+            on_error="continue",
+        )
+        self.batch = AbacusBatch(config, 1, autoreset=False)
+        self.batch.seed(0)
+        digits = np.zeros((len(operations), width - 1), np.uint8)
+        for row, (_, operand) in zip(digits, operations, strict=True):
+            row[: len(operand)] = operand
+        self.batch.load(
+            start[None],
+            digits,
+            np.array([len(operand) for _, operand in operations], np.int32),
+            np.array([operation for operation, _ in operations], np.int32),
+            np.array([len(operations)], np.int32),
+        )
+        self._printed = exploration.variant == "printed"
+        self._actions = np.zeros(1, np.int64)
+
+    def restart(self, start: Digits) -> None:
+        """Start an episode with other digits."""
+        self.batch.program.start_digits[0] = start
+        self.batch.reset()
+
+    def step(self) -> None:
+        """Take the expert's action."""
+        world = self.batch.world
+        # Without the check of the state, which only steps have changed.
+        answer_all(world.scalars, world.cells, self._printed, self._actions)
+        self.batch.step(self._actions)
+
+    def finish_first_operation(self) -> int:
+        """Run to the end of the first operation and return the number of steps."""
+        steps = 0
+        while self.batch.scalars["operations_done"][0] == 0:
+            self.step()
+            steps += 1
+        return steps
+
+    def first_mismatch(self, required: Digits) -> tuple[int, int] | None:
+        """Return the first column that differs from a path, and by how much; None if none does."""
+        known = required != OPEN
+        for number, digits in enumerate(required):
+            if number > 0:
+                self.step()
+            shown = self.batch.digits[0, : len(digits)]
+            wrong = known[number] & (digits != shown)
+            if wrong.any():
+                column = int(wrong.argmax())
+                return column, int(digits[column]) - int(shown[column])
+        return None
 
 
 def _needs_reserve(start: Digits, operations: list[Operation], base: int) -> int:

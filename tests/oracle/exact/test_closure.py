@@ -33,5 +33,6 @@ def test_removed_situations_are_reported_missing() -> None:
         situations=exploration.situations[kept],
         parents=exploration.parents[kept],
         actions=exploration.actions[kept],
+        branches=exploration.branches[kept],
     )
     assert len(missing_equivalents(holed)) > 0

@@ -19,8 +19,11 @@ from oracle.exact.complete_set import (
     complete_set,
     complete_width,
     enumerate_observations,
+    nearest_situations,
     observation_keys,
+    shortest_paths,
 )
+from oracle.exact.exploration import explore
 from oracle.expert import expert_actions
 from tests.interruptions import failing_at, in_child, small_disk
 from tests.oracle.exact.sweep import sweep
@@ -143,7 +146,7 @@ def test_a_damaged_cache_is_replaced_with_a_message(
     path = cache_path(2, 1, "before", tmp_path)
     content = bytearray(path.read_bytes())
     if damage == "flipped":
-        content[len(content) // 2] ^= 0xFF
+        content[len(content) // 4] ^= 0xFF
     path.write_bytes(
         {
             "truncated": bytes(content[: len(content) // 2]),
@@ -166,7 +169,8 @@ def test_a_forged_cache_is_replaced_with_a_message(
     good = complete_set(2, 2, cache_folder=tmp_path)
     path = cache_path(2, 2, "before", tmp_path)
     with np.load(path) as file:
-        arrays = dict(file)
+        names = ("histories", "symbols", "operations", "answers")
+        arrays = {name: file[name] for name in names}
     save = np.savez
     if forgery == "seven rows":
         arrays = {name: array[:7] for name, array in arrays.items()}
@@ -185,6 +189,62 @@ def test_a_forged_cache_is_replaced_with_a_message(
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == bool(message)
+
+
+def test_shortest_paths_are_those_of_the_whole_exploration(tmp_path: Path) -> None:
+    observations = complete_set(3, 2, cache_folder=tmp_path)
+    paths = shortest_paths(3, 2, "before", tmp_path)
+    whole = explore(3, 2, complete_width(2))
+    assert len(paths.actions) < len(whole.actions) / 2
+    pairs = zip(
+        nearest_situations(paths, observations).tolist(),
+        nearest_situations(whole, observations).tolist(),
+        strict=True,
+    )
+    for here, there in pairs:
+        assert np.array_equal(paths.path_to(here), whole.path_to(there))
+        assert paths.actions[here] == whole.actions[there]
+
+
+@pytest.mark.parametrize(
+    "damage", ["absent", "no file", "bytes", "other parent", "other branch", "too few", "too many"]
+)
+def test_damaged_paths_are_replaced_with_a_message(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The set in the same file is still read; `absent` is a file without paths."""
+    good = complete_set(2, 2, cache_folder=tmp_path)
+    path = cache_path(2, 2, "before", tmp_path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    for name in ("parents", "branches"):
+        if damage == "absent":
+            del arrays[name]
+        elif damage == "too few":
+            arrays[name] = arrays[name][:-1]
+        elif damage == "too many":
+            arrays[name] = np.pad(arrays[name], (0, 2000))
+    if damage == "other parent":
+        arrays["parents"][-1] -= 1
+    elif damage == "other branch":
+        arrays["branches"][-1] += 1000
+    np.savez(path, **arrays)
+    if damage == "bytes":
+        content = bytearray(path.read_bytes())
+        content[len(content) * 3 // 4] ^= 0xFF
+        path.write_bytes(content)
+    elif damage == "no file":
+        path.unlink()
+    else:
+        assert complete_set(2, 2, cache_folder=tmp_path).digest == good.digest
+    assert not capsys.readouterr().err
+    for message in ("no paths in cached set", ""):
+        paths = shortest_paths(2, 2, "before", tmp_path)
+        assert len(nearest_situations(paths, good)) == len(good)
+        error = capsys.readouterr().err
+        if damage != "no file":
+            assert message in error
+            assert error.count("\n") == bool(message)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3])

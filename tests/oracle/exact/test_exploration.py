@@ -19,7 +19,9 @@ from oracle.exact.exploration import (
     OPEN,
     SIGNPOST,
     Exploration,
+    Tree,
     explore,
+    follow,
 )
 
 #: Situations by base, frames and width, of `before` and `printed`.
@@ -104,6 +106,52 @@ def test_columns_in_the_window_have_digits_and_most_others_are_open(
     assert (exploration.digits[numbers[beside], finger[beside] - 1] != OPEN).all()
     resetting = exploration.situations[:, DIGIT_INDEX].astype(int) - 1 == ON_OPERATION_SYMBOL
     assert (exploration.digits[resetting] != OPEN).sum(axis=1).max() <= 3
+
+
+def test_a_tree_holds_the_paths_to_the_chosen_situations(exploration: Exploration) -> None:
+    chosen = np.array([5, 17, len(exploration.actions) - 1])
+    tree = exploration.tree_of(chosen)
+    followed = follow(3, 2, 7, exploration.variant, tree)
+    needed = {situation for one in chosen for situation in numbers_of_path(exploration, one)}
+    for name in ("situations", "actions", "branches"):
+        wanted = getattr(exploration, name)[sorted(needed)]
+        assert np.array_equal(getattr(followed, name), wanted)
+    last = len(needed) - 1
+    assert np.array_equal(followed.path_to(last), exploration.path_to(int(chosen[-1])))
+
+
+def test_all_situations_can_be_followed(exploration: Exploration) -> None:
+    everything = np.arange(len(exploration.actions))
+    followed = follow(3, 2, 7, exploration.variant, exploration.tree_of(everything))
+    for name in ("situations", "parents", "actions", "branches"):
+        assert np.array_equal(getattr(followed, name), getattr(exploration, name))
+
+
+def numbers_of_path(exploration: Exploration, situation: int) -> list[int]:
+    numbers = []
+    while situation != NO_PARENT:
+        numbers.append(int(situation))
+        situation = exploration.parents[situation]
+    return numbers
+
+
+@pytest.mark.parametrize("name", ["parents", "branches"])
+def test_paths_that_the_algorithm_does_not_take_are_refused(
+    name: str, exploration: Exploration
+) -> None:
+    tree = exploration.tree_of(np.array([len(exploration.actions) - 1]))
+    getattr(tree, name)[-1] += 500
+    with pytest.raises(ValueError, match="paths of 1 situations are not those"):
+        follow(3, 2, 7, exploration.variant, Tree(*tree))
+
+
+def test_a_store_that_grows_keeps_its_situations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From room for few situations to the default: many growths, the same arrays."""
+    whole = explore(3, 2, 7)
+    monkeypatch.setattr(module, "FIRST_CAPACITY", 512)
+    grown = explore(3, 2, 7)
+    for name in ("situations", "parents", "actions", "branches"):
+        assert np.array_equal(getattr(grown, name), getattr(whole, name))
 
 
 def test_progress_is_reported() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -11,8 +12,15 @@ import pytest
 from abacus import AbacusEnv
 from abacus.kernel import ADD, SUBTRACT
 from oracle.algorithm import BatchWindow, Variant, reference_algorithm
-from oracle.exact.complete_set import ObservationSet, enumerate_observations
-from oracle.exact.witness import WitnessFinder
+from oracle.exact import witness as module
+from oracle.exact.complete_set import (
+    ObservationSet,
+    complete_set,
+    complete_width,
+    enumerate_observations,
+)
+from oracle.exact.exploration import Exploration, explore
+from oracle.exact.witness import WitnessFinder, witness_width
 
 
 @pytest.mark.parametrize(
@@ -25,6 +33,7 @@ def test_every_observation_of_a_small_set_has_a_witness(
     for row in range(len(finder.observations)):
         witness = finder.find(row)
         assert finder.confirms(witness, row)
+        assert witness.columns <= witness_width(frames)
 
 
 @pytest.mark.parametrize("operation", [ADD, SUBTRACT])
@@ -49,6 +58,44 @@ def test_a_sample_of_the_default_set_has_witnesses(observations: ObservationSet)
     rows = np.random.default_rng(0).choice(len(finder.observations), 300, replace=False)
     for row in rows:
         finder.find(int(row))
+
+
+def test_cached_paths_give_the_witnesses_of_the_exploration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = complete_set(3, 3, cache_folder=tmp_path)
+    slow = WitnessFinder(known, explore(3, 3, complete_width(3)))
+    wanted = {row: slow.find(row) for row in range(0, len(known), 97)}
+    order = slow.nearest_first(np.arange(len(known)))
+
+    explored: list[tuple[int, int, int, Variant]] = []
+
+    def counted(base: int, frames: int, width: int, variant: Variant) -> Exploration:
+        explored.append((base, frames, width, variant))
+        return explore(base, frames, width, variant)
+
+    monkeypatch.setattr(module, "explore", counted)
+    quick = WitnessFinder(known, cache_folder=tmp_path)
+    assert np.array_equal(quick.nearest_first(np.arange(len(known))), order)
+    assert quick.find(0) == wanted[0]
+    assert not explored
+    for row, witness in wanted.items():
+        assert quick.find(row) == witness
+    # Few rows need more than their shortest path.
+    assert len(explored) <= 1
+
+
+def test_a_row_without_a_witness_on_its_shortest_path_takes_an_exploration() -> None:
+    finder = WitnessFinder(enumerate_observations(5, 3))
+    assert not any(candidate_confirmed(finder, 49_324))
+    assert finder.confirms(finder.find(49_324), 49_324)
+
+
+def candidate_confirmed(finder: WitnessFinder, row: int) -> list[bool]:
+    exploration = finder.exploration
+    path = exploration.path_to(int(finder.situations(row)[0]))
+    found = module._candidates(exploration, path)
+    return [witness is not None and finder.confirms(witness, row) for witness in found]
 
 
 def test_a_witness_runs_in_the_environment_with_the_reference_algorithm(
