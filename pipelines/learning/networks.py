@@ -153,8 +153,8 @@ class OneHotNetwork(CompactNetwork):
 
     def inputs(self, rows: torch.Tensor) -> torch.Tensor:
         layout = self.layout
-        window, symbol, operation, previous = rows.split(
-            [layout.window, layout.base + 2, 1, len(Action)], dim=1
+        window, symbol, operation, previous = torch.split(
+            rows, [layout.window, layout.base + 2, 1, len(Action)], dim=1
         )
         beads, marks = window.reshape(-1, *layout.volume).unbind(dim=2)
         # A column has a bead in all places but one; padding has none.

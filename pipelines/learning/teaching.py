@@ -38,7 +38,7 @@ from pipelines.learning.settings import CloningSettings, TeachingSettings
 #: Witnesses among which `cover` chooses, for each task.
 CANDIDATES = 5
 
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True)

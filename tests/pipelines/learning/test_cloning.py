@@ -11,6 +11,7 @@ from stable_baselines3.common.logger import Logger
 
 from pipelines.learning.cloning import Cloning, MaskedLoss, one_cycle
 from pipelines.learning.cloning_data import CloningBatches, CloningSet, split_masks
+from pipelines.learning.networks import OneHotNetwork
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import CloningSettings
 from pipelines.scoring.players import GreedyTable
@@ -130,7 +131,8 @@ def test_weight_decay_keeps_the_weights_small(data: CloningSet) -> None:
     def norm(weight_decay: float) -> float:
         policy = policy_of()
         cloning_of(policy, data, updates=200, weight_decay=weight_decay).run()
-        return sum(float(tensor.square().sum()) for tensor in policy.network.actor.parameters())  # type: ignore[union-attr]
+        assert isinstance(policy.network, OneHotNetwork)
+        return sum(float(tensor.square().sum()) for tensor in policy.network.actor.parameters())
 
     assert norm(1.0) < 0.8 * norm(0.0)
 

@@ -13,8 +13,9 @@ from oracle.demos.dataset import Demonstrations
 from oracle.exact.certificate import certify
 from oracle.exact.complete_set import ObservationSet, complete_set
 from oracle.exact.witness import WitnessFinder
+from pipelines.learning.cloning import copy_weights
 from pipelines.learning.policy import AbacusPolicy, new_policy
-from pipelines.learning.settings import Choice, CloningSettings, TeachingSettings
+from pipelines.learning.settings import Choice, CloningSettings, StartWeights, TeachingSettings
 from pipelines.learning.teaching import Round, Teaching
 from tests.pipelines.small_world import FRAMES, WORLD, small_demonstrations
 
@@ -113,7 +114,7 @@ def test_the_smallest_margins_are_asked_for_without_the_comparison(
 def test_a_limit_ends_the_rounds_and_the_best_weights_are_kept(
     observations: ObservationSet, limit: str, value: int
 ) -> None:
-    teaching = teaching_of(observations, **{limit: value, "counterexamples": 5})
+    teaching = teaching_of(observations, None, **{limit: value, "counterexamples": 5})
     best = teaching.run()
     used = {"operations": best.operations, "answers": best.answers, "rounds": best.number}
     assert 0 < used[limit] <= value
@@ -150,14 +151,15 @@ def test_kept_weights_are_those_of_the_round_before(observations: ObservationSet
     """With a vanishing learning rate, kept weights stay and new ones do not."""
     cloning = CloningSettings(updates=1, learning_rate=1e-12)
 
-    def distance(weights: str) -> float:
+    def distance(weights: StartWeights) -> float:
         policy = policy_of()
-        before = policy.network.actor[0].weight.detach().clone()  # type: ignore[union-attr, union-attr]
-        settings = TeachingSettings(rounds=1, counterexamples=2, weights=weights)  # type: ignore[arg-type]
+        before = copy_weights(policy)
+        settings = TeachingSettings(rounds=1, counterexamples=2, weights=weights)
         teaching = Teaching(policy, observations, None, settings, cloning, seed=0)
         teaching._add(teaching._chosen_tasks())
         teaching._clone()
-        return float((policy.network.actor[0].weight - before).abs().max())  # type: ignore[union-attr]
+        name = "network.actor.0.weight"
+        return float((policy.state_dict()[name] - before[name]).abs().max())
 
     assert distance("kept") < 1e-6 < distance("new")
 
