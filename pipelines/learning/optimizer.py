@@ -101,7 +101,7 @@ def _is_hidden(parameter: torch.Tensor) -> bool:
 def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
     """Return a matrix with the singular vectors of `matrix` and singular values near 1."""
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    result = wide / (wide.norm() + 1e-7)
+    result: torch.Tensor = wide / (wide.norm() + 1e-7)
     for _ in range(_STEPS):
         gram = result @ result.T
         result = torch.addmm(
