@@ -98,6 +98,8 @@ class TrainingResult:
     #: Rounds of teaching, the first one before it, and the tasks that were asked for.
     rounds: tuple[Round, ...] = ()
     tasks: tuple[Task, ...] = ()
+    #: How the policy of the last update of PPO collapsed; None if it did not.
+    collapse: str | None = None
 
     @property
     def kept(self) -> Evaluation:
@@ -223,6 +225,7 @@ class Training:
             taught=self._taught_evaluation,
             rounds=tuple(self.rounds),
             tasks=tuple(self.tasks),
+            collapse=self.model.collapse,
         )
 
     @property
@@ -396,6 +399,8 @@ class Training:
         frequency = self.settings.eval_freq
         if step > last and (final or step // frequency > last // frequency):
             self._evaluate(step)
+            if self.model.collapse is not None:
+                self.log(f"the policy has collapsed, {self.model.collapse}")
             self._keep_policy("last")
             if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
                 self._keep_policy("best")

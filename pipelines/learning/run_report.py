@@ -177,6 +177,8 @@ def _findings(
     folder: RunFolder, result: TrainingResult, certificate: Certificate | None
 ) -> list[str]:
     lines = []
+    if result.collapse is not None:
+        lines.append(f"The last policy of PPO had collapsed, {result.collapse}.")
     if result.clone is not None and result.last.accuracy < result.clone.accuracy:
         lines.append(
             f"PPO ended below the clone ({result.last.accuracy:.2%} against "

@@ -108,6 +108,11 @@ class Schedule(_Checked):
     start: float
     end: float = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind == "constant" and self.end not in (0.0, self.start):
+            raise not_allowed("end", self.end, f"none with a constant schedule of {self.start}")
+
     def __call__(self, progress_remaining: float) -> float:
         """Return the value for the remaining progress, from 1 (beginning) to 0 (end)."""
         if self.kind == "constant":

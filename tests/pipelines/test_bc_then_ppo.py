@@ -241,6 +241,16 @@ def test_cloning_alone_and_ppo_alone(
     assert not (tmp_path / "ppo/clone").exists()
 
 
+def test_a_collapsed_policy_is_named_in_log_and_report(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing is rewarded or punished but steps, every episode runs out of them."""
+    words = ["--demo-operations", 0, "--cloning-weight", 0, "--reward", "step", "--n-steps", 64]
+    assert job("--run-folder", tmp_path / "run", *words) == 0
+    assert "the policy has collapsed, idling: " in capsys.readouterr().out
+    assert "had collapsed, idling: " in (tmp_path / "run/report.md").read_text()
+
+
 def test_ppo_can_start_from_a_policy(job: Job, tmp_path: Path) -> None:
     assert job("--run-folder", tmp_path / "a", "--n-timesteps", 0) == 0
     words = ("--demo-operations", 0, "--cloning-weight", 0, "--start-from", tmp_path / "a")
@@ -367,6 +377,11 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (["--start-from", "nowhere"], "give one of them"),
         (["--cloning-updates", "-1"], "updates=-1 is not allowed"),
         (["--gamma", "2"], "gamma=2.0 is not allowed"),
+        (["--count-bonus", "-1"], "count_bonus=-1.0 is not allowed"),
+        (
+            ["--entropy-schedule", "constant", "--entropy-start", "0.1", "--entropy-end", "0.2"],
+            "end=0.2 is not allowed: give none with a constant schedule of 0.1",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line(

@@ -156,7 +156,7 @@ def test_numbers_are_stored_as_plain_ints_and_floats() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_timesteps": 0, "demo_operations": 0}, "nothing to do"),
+        ({"n_timesteps": 0, "demo_operations": 0, "teaching.rounds": 0}, "nothing to do"),
         ({"start_from": Path("run")}, "give one of them"),
         ({"demo_operations": 0}, "cloning_weight needs demonstrations"),
     ],
