@@ -20,7 +20,7 @@ import pytest
 
 from oracle.demos import Demonstrations, Recipe, record_demonstrations
 from oracle.demos.writer import FileWriter
-from tests.interruptions import folder_states
+from tests.interruptions import folder_states, in_child
 from tests.oracle.demos.killable import finished_shards
 
 ROOT = Path(__file__).parents[3]
@@ -191,30 +191,27 @@ def test_a_full_disk_gives_one_line_and_leaves_no_partial_file(
     )
 
 
-LIMITED = """
-import resource, sys
-from oracle.demos import Recipe, record_demonstrations
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
-try:
-    record_demonstrations(Recipe(operations=3000), sys.argv[1], operations_per_shard=1000)
-except OSError as error:
-    print(error.strerror)
-"""
-
-
-@pytest.mark.parametrize("bytes_allowed", [0, 1, 511, 512, 4097, 60_000, 200_000])
-def test_a_refused_write_gives_one_line(bytes_allowed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bytes_allowed", "workers"),
+    [(0, 1), (1, 1), (511, 1), (512, 1), (4097, 1), (4097, 2), (60_000, 1), (200_000, 1)],
+)
+def test_a_refused_write_gives_one_line(bytes_allowed: int, workers: int, tmp_path: Path) -> None:
     """A limit on the size of files makes the same calls fail as a full disk."""
-    assert resource.RLIMIT_FSIZE is not None
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "some.h5"), str(bytes_allowed)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("no space left on the disk")
-    assert not done.stderr
+    output, output_of_child = os.pipe()
+
+    def record() -> None:
+        # A pipe: a file for the messages would be limited too.
+        os.dup2(output_of_child, sys.stderr.fileno())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_allowed, bytes_allowed))
+        recipe, path = Recipe(operations=3000), tmp_path / "some.h5"
+        with pytest.raises(OSError, match="no space left on the disk"):
+            record_demonstrations(recipe, path, workers=workers, operations_per_shard=1000)
+
+    status = in_child(record)
+    os.close(output_of_child)
+    with os.fdopen(output) as messages:
+        assert messages.read() == ""
+    assert status == 0
     assert not [entry for entry in tmp_path.rglob("*") if "unfinished" in entry.name]
     assert not (tmp_path / "some.h5").exists()
 
