@@ -521,7 +521,9 @@ def evaluation_line(evaluation: Evaluation) -> str:
     """Return an evaluation as a line for the terminal."""
     wrong = "" if evaluation.wrong is None else f", {evaluation.wrong:,} observations wrong"
     failures = ", ".join(f"{kind} {n}" for kind, n in evaluation.failures.items() if n) or "none"
+    own = evaluation.own_accuracy
+    beside = "" if own is None else f" ({own:.2%} by the rules of its level)"
     return (
-        f"step {evaluation.step:,}: accuracy {evaluation.accuracy:.2%}{wrong}, error rate at 16 "
-        f"digits {evaluation.long_error_rate:.2%}, failures: {failures}"
+        f"step {evaluation.step:,}: accuracy {evaluation.accuracy:.2%}{beside}{wrong}, error rate "
+        f"at 16 digits {evaluation.long_error_rate:.2%}, failures: {failures}"
     )

@@ -18,6 +18,7 @@ from scipy.special import betaincinv
 
 from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SUBTRACT
+from abacus.reward import MODULES
 from abacus.rules import AbacusConfig, End, Operations
 from oracle.exact.complete_set import ObservationSet, complete_set
 from pipelines.job.tables import counted
@@ -304,6 +305,8 @@ class Evaluation:
     wrong: int | None
     #: At 16 digits.
     long_error_rate: float
+    #: Accuracy by the rules of the reward level; None if they are the strictest.
+    own_accuracy: float | None = None
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -328,6 +331,8 @@ class Evaluation:
         values |= {f"eval/{kind}": count for kind, count in self.failures.items()}
         if self.wrong is not None:
             values["eval/wrong_observations"] = self.wrong
+        if self.own_accuracy is not None:
+            values["eval/own_accuracy"] = self.own_accuracy
         return values
 
 
@@ -343,7 +348,8 @@ class Evaluator:
     """Callable that evaluates policies of one world in training, always on the same operations.
 
     For the accuracy a mistake of any kind ends an episode, whatever the reward of the world: at a
-    level without the signpost module wrong moves would pass, and levels could not be compared.
+    level without the signpost module wrong moves would pass, and levels could not be compared. The
+    accuracy by the rules of the level itself is given beside it.
     """
 
     def __init__(
@@ -356,6 +362,9 @@ class Evaluator:
         seed: int = EVALUATION_SEED,
     ) -> None:
         self.world = replace(world, reward=STRICT_REWARD)
+        mistakes = {name for name in MODULES if name.startswith("wrong_")}
+        #: The world with the rules of its level; None if every mistake ends an episode there too.
+        self.own_world = None if mistakes <= world.modules else world
         self.seed = seed
         self.episodes = episodes
         self.long_operations = long_operations
@@ -383,6 +392,9 @@ class Evaluator:
             failures=score.failures,
             wrong=wrong,
             long_error_rate=long.rate().rate,
+            own_accuracy=None
+            if self.own_world is None
+            else training_score(table, self.own_world, self.episodes, seed).accuracy,
         )
 
     def _wrong(self, table: GreedyTable, observations: ObservationSet) -> int:

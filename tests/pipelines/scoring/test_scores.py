@@ -265,8 +265,9 @@ def test_accuracy_counts_mistakes_that_the_reward_of_a_level_ignores(
     }
     own = training_score(GreedyTable(stumbling, BASE, FRAMES), worlds["no_of_sp"], 50)
     assert own.accuracy == 1.0, "it would pass if the level's own reward decided"
-    for world in worlds.values():
+    for level, world in worlds.items():
         evaluation = Evaluator(world, 50, with_set=False, long_operations=10)(stumbling, 0)
+        assert evaluation.own_accuracy == (None if level in ("dense", "no_of") else 1.0)
         assert evaluation.accuracy == 0.0
         assert evaluation.failures["wrong_signpost"] == 50
         assert evaluation.long_error_rate == 0.0, "there an error is a wrong submit or result"
