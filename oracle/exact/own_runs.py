@@ -21,7 +21,7 @@ from abacus.checks import check_choice, check_integer
 from abacus.kernel import ACTIONS
 from abacus.observation import observation_arrays, visibly_illegal_actions
 from abacus.reward import LEVELS
-from abacus.rules import Action
+from abacus.rules import AbacusConfig, Action
 from oracle.exact.budget import Ways, longest_ways
 from oracle.exact.certificate import CHUNK, Answers, answers_of, digest_of
 from oracle.exact.concrete_runs import KINDS, NEVER_ENDS, FailingRun, failing_runs
@@ -138,6 +138,7 @@ def certify_own_runs(
     slides and submits are judged at every level. A policy that cannot be asked (wrong shapes,
     values that are not finite), more than `limit` situations and a lack of memory are "not proven".
     """
+    AbacusConfig(base=base, frames=frames)
     check_choice("level", level, list(LEVELS))
     check_integer("limit", limit, 1)
     search = _Search(Asked(answers_of(policy), base, frames), base, frames, level, limit, progress)

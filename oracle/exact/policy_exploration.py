@@ -375,7 +375,8 @@ def _expand(abacus, settings, store, orders, steps, counters):
     done, stop, count, step_count, failed = counters
     most = MOST_SUCCESSORS
     while done < stop and count + most <= len(parents) and step_count + most <= len(steps):
-        row = observation_of[done]
+        # The same types as from Python: numba would compile the kernel for others again.
+        row = np.int64(observation_of[done])
         action, failure, number = successors(abacus, settings, situations, done, orders, row, count)
         if number < 0:
             return done, -count, step_count, failed
@@ -409,44 +410,44 @@ def successors(abacus, settings, situations, source, orders, row, free):
     # For a plain 0, numba would compile the whole kernel a second time.
     only = np.int64(0)
     rules, s, result = all_rules[only], scalars[only], results[only]
-    lowest_wrong = _load(situations, source, rules, s, cells, history, known, held)
-    columns = np.int64(rules.columns)
-    action = _best_legal(rules, s, cells, orders, row)
-    touched = _touched(s, action)
-    longer = _longer_by(rules, s, cells, history, known, lowest_wrong, touched, long_run)
-    written = 0
-    for lengthen in range(2 if longer > 0 else 1):
-        if lengthen and columns + longer > cells.shape[1]:
-            return action, END_NONE, -1
-        number, k = 1, 0
-        while k < number:
-            lowest_wrong = _load(situations, source, rules, s, cells, history, known, held)
-            if lengthen:
-                lowest_wrong = _lengthen(
-                    rules, s, cells, known, held, lowest_wrong, touched, longer
-                )
-            if k == 0:
-                number = _branches(rules, s, known, action, branches)
-            _apply(rules, s, cells, known, action, branches[k])
-            advance(rules, s, cells, history, program, only, action, result)
-            failure = _judge(result, judge_signpost)
-            if failure != END_NONE:
-                return action, failure, 0
-            k += 1
-            if number == 0:
-                break
-            if action in (SLIDE, SUBMIT):
-                lowest_wrong = s.first_wrong if s.wrong_count > 0 else NONE
-            if not _is_possible(rules, s, cells, known, lowest_wrong):
-                continue
+    action = touched = columns = np.int64(-1)
+    written = number = branch = longer = 0
+    lengthen = False
+    # One loop over all branches in both lengths, so that each function is compiled once.
+    while True:
+        lowest_wrong = _load(situations, source, rules, s, cells, history, known, held)
+        if action < 0:
+            columns = np.int64(rules.columns)
+            action = _best_legal(rules, s, cells, orders, row)
+            touched = _touched(s, action)
+            longer = _longer_by(rules, s, cells, history, known, lowest_wrong, touched, long_run)
+        if lengthen:
+            lowest_wrong = _lengthen(rules, s, cells, known, held, lowest_wrong, touched, longer)
+        if branch == 0:
+            number = _branches(rules, s, known, action, branches)
+        _apply(rules, s, cells, known, action, branches[branch])
+        advance(rules, s, cells, history, program, only, action, result)
+        failure = _judge(result, judge_signpost)
+        if failure != END_NONE:
+            return action, failure, 0
+        if action in (SLIDE, SUBMIT):
+            lowest_wrong = s.first_wrong if s.wrong_count > 0 else NONE
+        if branch < number and _is_possible(rules, s, cells, known, lowest_wrong):
             if not remember:
                 _forget(rules, s, cells, history, known, held, lowest_wrong, action)
             lowest_wrong = _shorten(rules, s, cells, history, known, held, lowest_wrong, long_run)
-            if rules.columns > most_columns:
-                continue
-            _save(rules, s, cells, history, known, held, lowest_wrong, situations, free + written)
-            written += 1
-    return action, END_NONE, written
+            if rules.columns <= most_columns:
+                place = free + written
+                _save(rules, s, cells, history, known, held, lowest_wrong, situations, place)
+                written += 1
+        branch += 1
+        if branch >= number:
+            if lengthen or longer == 0:
+                return action, END_NONE, written
+            if columns + longer > cells.shape[1]:
+                return action, END_NONE, -1
+            lengthen = True
+            branch = 0
 
 
 @compiled_inline

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from oracle.exact.certificate import Certificate
+from oracle.exact.own_runs import OwnRunsCertificate
 from pipelines import certify
 from pipelines.job.command_line import run
 from pipelines.learning.policy import new_policy
@@ -46,6 +47,33 @@ def test_ambiguous_observations_are_reported(capsys: pytest.CaptureFixture[str])
     assert "as the teacher does in only some states" in printed
 
 
+def test_own_runs_of_an_exact_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "certificate.json"
+    assert status("teacher", *SMALL, "--own-runs", "--json", str(file)) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("result        EXACT: its own runs never go wrong")
+    assert "judged as at dense" in printed
+    assert OwnRunsCertificate.from_json(file.read_text()).exact
+
+
+def test_own_runs_that_go_wrong_are_printed_with_their_rule(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    save_policy(new_policy("compact", 3, 2), tmp_path / "best")
+    assert status(str(tmp_path), "--own-runs", "--level", "no_of") == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("result        NOT EXACT")
+    assert "in base 3) on" in printed
+    assert "rule: " in printed
+    assert "weights       sha256" in printed
+
+
+def test_a_limit_is_not_proven(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("teacher", *SMALL, "--own-runs", "--limit", "1e3") == 3
+    printed = capsys.readouterr().out
+    assert printed.startswith("result        NOT PROVEN: too many situations")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -53,6 +81,8 @@ def test_ambiguous_observations_are_reported(capsys: pytest.CaptureFixture[str])
         (["random", "--base", "1"], "base=1 is not allowed"),
         (["random", "--counterexamples", "-1"], "counterexamples=-1 is not allowed"),
         (["random", "--variant", "other"], "invalid choice: 'other'"),
+        (["random", "--own-runs", "--level", "none"], "invalid choice: 'none'"),
+        (["random", "--own-runs", "--limit", "0"], "limit=0 is not allowed"),
     ],
 )
 def test_errors_are_one_line(
