@@ -7,8 +7,6 @@ import signal
 import time
 from pathlib import Path
 
-import torch
-
 from pipelines.experiments.records import Cell, Record
 from tests.pipelines.experiments.synthetic_records import record
 
@@ -67,4 +65,6 @@ def raises_timeout(cell: Cell) -> Record:
 
 def threads_of_torch(cell: Cell) -> Record:
     """Return the number of threads as the longest run of a record."""
+    import torch  # here: most workers need none, and it takes longer than their work
+
     return record(run=torch.get_num_threads(), seed=cell.seed)

@@ -110,6 +110,11 @@ def test_zero_workers_are_refused() -> None:
         LocalProcesses(0)
 
 
+def processes_of(marks: Path) -> set[str]:
+    """Return the ids of the processes that started a `slow_answer`."""
+    return {mark.name.split("-")[1] for mark in marks.iterdir()}
+
+
 def test_the_cells_of_a_killed_cluster_worker_are_run_again(tmp_path: Path) -> None:
     """A real scheduler and two workers; one is killed in the middle of its cell."""
     marks = tmp_path / "marks"
@@ -123,13 +128,17 @@ def test_the_cells_of_a_killed_cluster_worker_are_run_again(tmp_path: Path) -> N
         for one in engine.run(made_up_work.slow_answer, asked, silent):
             done.append(one)
             if len(done) == 1:
-                # Both are in the middle of the next cell, or just before it.
+                waited_until = time.monotonic() + 60
+                while len(processes_of(marks)) < 2:
+                    assert time.monotonic() < waited_until
+                    time.sleep(0.02)
+                # Both are in the middle of a cell, or just before the next one.
                 os.killpg(workers[0].pid, signal.SIGKILL)
     assert sorted(by_seed(done)) == list(range(8))
     assert all(one.record is not None for one in done)
     processes = {one.record.labels for one in done if one.record}
     assert workers[1].pid in processes
-    assert len({mark.name.split("-")[1] for mark in marks.iterdir()}) == 2
+    assert len(processes_of(marks)) == 2
     # The cell that was lost was started twice.
     assert len(list(marks.iterdir())) > 8 or workers[0].pid not in processes
 
