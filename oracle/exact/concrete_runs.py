@@ -12,7 +12,9 @@ import heapq
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -63,8 +65,9 @@ KINDS = {
 SEARCH_COLUMNS = (5, 7, 10, 14)
 #: Situations of such an exploration.
 SEARCH_LIMIT = 2_000_000
-#: Situations that a guided search expands, and runs that it tries in the environment.
-MAX_EXPANDED = 50_000
+#: Situations that guided searches expand: a second, longer try where no failure was found.
+EFFORTS = (1_000, 30_000)
+#: Runs that a guided search tries in the environment.
 TRIES = 20
 #: Steps after the end of a path in which a run may come back to an earlier state.
 MORE_STEPS = 300
@@ -188,17 +191,21 @@ def failing_runs(
     kinds are found, and returns others that it meets as well.
     """
     found: dict[str, FailingRun] = {}
-    for columns in SEARCH_COLUMNS:
-        exploration = explore_policy(
-            ask, base, frames, level, exact_columns=columns, limit=min(limit, SEARCH_LIMIT)
-        )
-        for kind, goals in _goals(exploration):
-            if kind not in found and len(goals):
-                for run in GuidedSearch(ask, exploration, goals).runs():
-                    found.setdefault(run.kind, run)
-                    if kind in found:
-                        break
-        if kinds <= set(found) or exploration.incomplete:
+    for most_expanded in EFFORTS:
+        for columns in SEARCH_COLUMNS:
+            exploration = explore_policy(
+                ask, base, frames, level, exact_columns=columns, limit=min(limit, SEARCH_LIMIT)
+            )
+            for kind, goals in _goals(exploration):
+                if kind not in found and len(goals):
+                    search = GuidedSearch(ask, exploration, goals)
+                    for run in search.runs(most_expanded):
+                        found.setdefault(run.kind, run)
+                        if kind in found:
+                            break
+            if kinds <= set(found) or exploration.incomplete:
+                break
+        if found:
             break
     return tuple(found[kind] for kind in RULES if kind in found)
 
@@ -224,6 +231,7 @@ class GuidedSearch:
         base, frames, level = exploration.base, exploration.frames, exploration.level
         self._abacus = lazy_abacus(base, frames, level)
         self._settings = search_settings(frames, level, 0, exploration.exact_columns, remember=True)
+        self._compiled: Any = None
         self._buffer = np.zeros((1 + MOST_SUCCESSORS, row_bytes(frames)), np.uint8)
         distances = distances_to(len(exploration), exploration.steps, goals)
         near = np.flatnonzero(distances >= 0)
@@ -243,7 +251,7 @@ class GuidedSearch:
             keys ^= keys >> np.uint64(32)
         return keys
 
-    def runs(self) -> Iterator[FailingRun]:
+    def runs(self, most_expanded: int) -> Iterator[FailingRun]:
         """Yield failures as run in the environment, from short to long ways."""
         exploration = self._exploration
         columns = exploration.exact_columns or MAX_COLUMNS
@@ -266,7 +274,7 @@ class GuidedSearch:
 
         push(start_rows(exploration.base, exploration.frames, columns), NO_PARENT, 0)
         expanded = tried = 0
-        while heap and expanded < MAX_EXPANDED and tried < TRIES:
+        while heap and expanded < most_expanded and tried < TRIES:
             estimate, steps, node = heapq.heappop(heap)
             expanded += 1
             actions[node], failure, found = self._successors(rows[node])
@@ -285,9 +293,13 @@ class GuidedSearch:
         rest = [row[SYMBOL], row[OPERATION], int(row[PREVIOUS_ACTION]) - 1]
         codes = np.concatenate([history, rest]).astype(np.int32)[None]
         self._buffer[0] = row
-        action, failure, number = successors(
-            self._abacus, self._settings, self._buffer, 0, self._ask(codes), 0, 1
-        )
+        arguments = (self._abacus, self._settings, self._buffer, 0, self._ask(codes), 0, 1)
+        if self._compiled is None:
+            # numba looks at the types of all arguments at every call, which takes far longer.
+            signature = tuple(map(numba.typeof, arguments))
+            successors.compile(signature)
+            self._compiled = successors.get_overload(signature)
+        action, failure, number = self._compiled(*arguments)
         return action, failure, self._buffer[1 : 1 + max(number, 0)]
 
     def _confirmed(

@@ -10,11 +10,12 @@ neither finger nor signpost on the whole.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import NegativeCycleError, bellman_ford, connected_components
+from scipy.sparse.csgraph import connected_components
 
 from abacus.rules import Action
 from oracle.exact.policy_exploration import PolicyExploration
@@ -24,8 +25,8 @@ OPPOSITES = (
     (Action.LEFT, Action.RIGHT),
     (Action.SIGNPOST_LEFT, Action.SIGNPOST_RIGHT),
 )
-#: Parts with more situations are not searched for a drift: the time grows with the square.
-MAX_DRIFTING = 20_000
+#: Rounds of a search for shortest paths; where they do not suffice, a cycle may not drift.
+MAX_ROUNDS = 300
 
 Edges = npt.NDArray[np.int32]
 
@@ -76,19 +77,25 @@ def _without_drift(
 def drifts(actions: npt.NDArray[np.uint8], edges: Edges) -> bool:
     """Return whether each cycle of the edges moves the finger or the signpost in one direction."""
     nodes, numbers = np.unique(edges, return_inverse=True)
-    if len(nodes) > MAX_DRIFTING:
-        return False
     start, end = np.unique(numbers.reshape(edges.shape), axis=0).T
     action = actions[nodes[start]]
     for one, other in OPPOSITES:
-        moved = (action == other).astype(np.float64) - (action == one)
+        moved = (action == other).astype(np.int64) - (action == one)
         for direction in (moved, -moved):
             # A cycle that moves by 1 or more has a positive sum, any other one a negative sum.
-            weights = direction * (len(nodes) + 1) - 1
-            graph = coo_array((weights, (start, end)), shape=(len(nodes),) * 2).tocsr()
-            try:
-                bellman_ford(graph, indices=0)
-            except NegativeCycleError:
-                continue
+            if _has_shortest_paths(len(nodes), start, end, direction * (len(nodes) + 1) - 1):
+                return True
+    return False
+
+
+def _has_shortest_paths(
+    count: int, start: npt.NDArray[Any], end: npt.NDArray[Any], weights: npt.NDArray[np.int64]
+) -> bool:
+    """Return whether the lengths of shortest paths converge: no cycle has a negative sum."""
+    lengths = np.zeros(count, np.int64)
+    for _ in range(min(count, MAX_ROUNDS) + 1):
+        before = lengths.copy()
+        np.minimum.at(lengths, end, before[start] + weights)
+        if np.array_equal(lengths, before):
             return True
     return False
