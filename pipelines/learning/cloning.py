@@ -28,6 +28,8 @@ from pipelines.learning.settings import CloningSettings
 
 #: Fraction of the updates in which the learning rate rises.
 WARMUP = 0.1
+#: Chosen for cloning; see docs/cloning.md.
+MUON = {"adam_share": 0.1, "steps": 3}
 #: Updates between two scores.
 SCORE_UPDATES = 500
 #: Disables the log of BC: ours has a line per score.
@@ -96,6 +98,7 @@ class Cloning:
         self.updates = 0
 
     def _new_bc(self) -> BC:
+        muon = self.settings.optimizer == "muon"
         bc = BC(
             observation_space=self.policy.observation_space,
             action_space=self.policy.action_space,
@@ -104,8 +107,8 @@ class Cloning:
             policy=self.policy,  # type: ignore[arg-type]
             demonstrations=self.batches,  # type: ignore[arg-type]
             batch_size=self.batches.batch_size,
-            optimizer_cls=Muon if self.settings.optimizer == "muon" else torch.optim.AdamW,
-            optimizer_kwargs={"lr": 0.0},
+            optimizer_cls=Muon if muon else torch.optim.AdamW,
+            optimizer_kwargs={"lr": 0.0, **(MUON if muon else {})},
             device=self.policy.device,
             custom_logger=HierarchicalLogger(Logger(None, []), []),
         )

@@ -19,12 +19,9 @@ from abacus.rules import Action
 
 #: Coefficients of the quintic polynomial that drives the singular values toward 1.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
-_STEPS = 5
 MOMENTUM = 0.95
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
-#: Learning rate of AdamW in proportion to that of Muon.
-ADAM_SHARE = 0.2
 
 
 class Muon(torch.optim.Optimizer):
@@ -32,11 +29,24 @@ class Muon(torch.optim.Optimizer):
 
     Weight decay is decoupled for both. A group's `factor` is its learning rate in proportion to
     that of the matrices, for schedules.
+
+    Args:
+        params: the parameters.
+        lr: learning rate of the matrices.
+        weight_decay: weight decay of all parameters.
+        adam_share: learning rate of AdamW in proportion to `lr`.
+        steps: Newton-Schulz steps.
     """
 
     def __init__(
-        self, params: Iterable[torch.Tensor], lr: float = 0.05, weight_decay: float = 0.0
+        self,
+        params: Iterable[torch.Tensor],
+        lr: float = 0.05,
+        weight_decay: float = 0.0,
+        adam_share: float = 0.2,
+        steps: int = 5,
     ) -> None:
+        self.steps = steps
         parameters = list(params)
         matrices = [each for each in parameters if _is_hidden(each)]
         others = [each for each in parameters if not _is_hidden(each)]
@@ -44,8 +54,8 @@ class Muon(torch.optim.Optimizer):
             {"params": matrices, "lr": lr, "factor": 1.0, "orthogonal": True},
             {
                 "params": others,
-                "lr": lr * ADAM_SHARE,
-                "factor": ADAM_SHARE,
+                "lr": lr * adam_share,
+                "factor": adam_share,
                 "orthogonal": False,
             },
         ]
@@ -73,7 +83,7 @@ class Muon(torch.optim.Optimizer):
             state["momentum"] = torch.zeros_like(parameter)
         momentum = state["momentum"]
         momentum.lerp_(gradient, 1 - MOMENTUM)
-        update = orthogonalized(gradient.lerp(momentum, MOMENTUM))
+        update = orthogonalized(gradient.lerp(momentum, MOMENTUM), self.steps)
         outputs, inputs = parameter.shape
         parameter.add_(update, alpha=-lr * max(1.0, outputs / inputs) ** 0.5)
 
@@ -98,11 +108,11 @@ def _is_hidden(parameter: torch.Tensor) -> bool:
     return parameter.ndim == 2 and len(parameter) > len(Action)
 
 
-def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
+def orthogonalized(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
     """Return a matrix with the singular vectors of `matrix` and singular values near 1."""
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     result: torch.Tensor = wide / (wide.norm() + 1e-7)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         gram = result @ result.T
         result = torch.addmm(
             result, torch.addmm(gram, gram, gram, beta=_B, alpha=_C), result, beta=_A

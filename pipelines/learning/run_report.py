@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
-from oracle.demos.recipe import Recipe, task_config
+from oracle.demos.recipe import Recipe, task_config, tasks_of
 from oracle.demos.shards import record_demonstrations
 from oracle.exact.certificate import Certificate, certify
 from oracle.files import atomic_write_text
 from pipelines.job.tables import Table
+from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.policy_files import CERTIFICATE_FILE, load_policy, save_policy
 from pipelines.learning.run import TrainingResult
 from pipelines.learning.run_folder import COMMAND, REPORT, SUMMARY, TEACHING_SET, RunFolder
@@ -116,11 +117,17 @@ def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | No
 
 
 def _write_teaching_set(folder: RunFolder, result: TrainingResult) -> None:
-    """Write the demonstrations that were asked for, as a file like any other."""
+    """Write the demonstrations that were asked for, as a file like any other.
+
+    It starts with the operations that were cloned first, if these are of the same width.
+    """
     if result.tasks:
-        world = folder.settings.world
-        config = task_config(teaching_world(world.base, world.frames))
-        recipe = Recipe(config, tasks=result.tasks)
+        settings, tasks = folder.settings, result.tasks
+        config = task_config(teaching_world(settings.world.base, settings.world.frames))
+        if settings.demo_operations and settings.world.columns == config.columns:
+            first = open_demonstrations(settings, lambda line: None)
+            tasks = (*tasks_of(first.columns, config.base), *tasks)
+        recipe = Recipe(config, tasks=tasks)
         record_demonstrations(recipe, folder.path / TEACHING_SET, workers=1, overwrite=True)
 
 

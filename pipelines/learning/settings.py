@@ -145,13 +145,14 @@ class CloningSettings(_Checked):
     """Hyperparameters of behavioural cloning."""
 
     updates: int = _number(1_000, _AT_LEAST_1)
-    batch_size: int = _number(512, _AT_LEAST_1)
+    batch_size: int = _number(256, _AT_LEAST_1)
     optimizer: OptimizerName = "muon"
     #: The peak of the schedule; AdamW wants less than Muon, such as 0.003.
-    learning_rate: float = _number(0.05, _POSITIVE)
-    #: Far above the usual 0.01: it makes a clone right on observations that it has not seen.
-    weight_decay: float = _number(0.3, _AT_LEAST_0)
-    label_smoothing: float = _number(0.1, _Range(0, 1, high_open=True))
+    learning_rate: float = _number(0.2, _POSITIVE)
+    #: With this learning rate far above what is usual: it makes a clone right on observations that
+    #: it has not seen.
+    weight_decay: float = _number(0.1, _AT_LEAST_0)
+    label_smoothing: float = _number(0.2, _Range(0, 1, high_open=True))
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class TeachingSettings(_Checked):
     counterexamples: int = _number(40, _AT_LEAST_1)
     choice: Choice = "spread"
     #: Whether each round starts from new weights or from those of the round before.
-    weights: StartWeights = "new"
+    weights: StartWeights = "kept"
     #: Limits of the demonstrations in all, those to start from included.
     operations: int = _number(5_000, _AT_LEAST_1)
     answers: int = _number(200_000, _AT_LEAST_1)
@@ -376,21 +377,22 @@ def _read(record: Any, values: Any, what: str) -> Any:
     return record(**arguments)
 
 
-#: `default` clones few demonstrations, so that PPO can improve the clone. `exact` clones as many as
-#: an exact policy needs, on an abacus wide enough for every phase of the encoding, without PPO.
-#: `alone` is PPO from random weights. Idling for ever is worth -0.05 / (1 - gamma), with gamma=0.95
-#: as much as a mistake: -1. With a higher gamma an untrained policy prefers to end the episode by a
-#: mistake, with a much lower one it idles. The entropy bonus keeps it exploring.
+#: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
+#: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
+#: so that they fit into one file. `alone` is PPO from random weights. Idling for ever is worth
+#: -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake: -1. With a higher gamma an untrained
+#: policy prefers to end the episode by a mistake, with a much lower one it idles. The entropy bonus
+#: keeps it exploring.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(
         Settings(),
         {
             "preset": "exact",
-            "demo_operations": 300,
+            "demo_operations": 100,
             "world.columns": 12,
-            "world.max_digits": 11,
             "n_timesteps": 0,
+            "teaching.weights": "new",
             "ppo.critic_warmup": 0,
             "ppo.kl_weight": 0.0,
             "ppo.cloning_weight": 0.0,

@@ -42,7 +42,7 @@ STRICT_REWARD = "dense"
 #: Operations of an episode where the world sets no limit.
 EPISODE_OPERATIONS = 10
 #: Beyond these the complete set takes long to enumerate, and is left to `pipelines.certify`.
-LARGEST_BASE, MOST_FRAMES = 5, 3
+LARGEST_BASE, MOST_FRAMES = 10, 3
 #: Seed of the episodes of evaluations, apart from those of training.
 EVALUATION_SEED = 1_000_003
 

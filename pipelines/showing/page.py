@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_DIGITS, MAX_CHARACTERS = 1000, 4000
 #: Above these, computing a certificate takes minutes.
-_MAX_CERTIFIED_BASE, _MAX_CERTIFIED_FRAMES = 5, 3
+_MAX_CERTIFIED_BASE, _MAX_CERTIFIED_FRAMES = 10, 3
 
 
 def play_page(policy: AbacusPolicy, expression: str = "", about: str = "") -> str:
