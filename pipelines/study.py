@@ -52,7 +52,7 @@ class Options:
     workers: int = option(2, "processes of this machine")
     scheduler: str | None = option(None, "address of a Dask scheduler to run the cells")
     status: bool = option(False, "show the progress, and run nothing")
-    report_only: bool = option(False, "write tables and figures of the records, and run nothing")
+    report_only: bool = option(False, "write tables and figures of the store, and run nothing")
     progress: bool = option(sys.stderr.isatty(), "show a progress bar")
 
 
@@ -72,11 +72,13 @@ def main(options: Options, argv: Sequence[str] | None = None) -> int:
         if status:
             return status
     contents = read_store(options.store)
-    # The report of a store covers the whole grid, even if some comparisons alone were run now.
-    records = contents.records_of(grid.cells)
+    # The report covers the whole grid, even if some comparisons alone were run now. Without a run
+    # it covers the whole store: records of other defaults than today's can still be reported.
+    reported = contents.cells if options.report_only else grid.cells
+    records = contents.records_of(reported)
     if not records:
-        raise ValueError(f"{relative_path(options.store)} has no records of this grid yet")
-    current = contents.of_version(grid.cells, SCORING_VERSION)
+        raise ValueError(f"{relative_path(options.store)} has no records yet")
+    current = contents.of_version(reported, SCORING_VERSION)
     used = records[0].cell.scoring_version
     if used != SCORING_VERSION and current:
         print(

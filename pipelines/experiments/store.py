@@ -53,6 +53,11 @@ class Contents:
         versions = [self.of_version(cells, version) for version in SCORING_DEFINITIONS]
         return max(reversed(versions), key=len)
 
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells of all records, also those that were trained with other defaults."""
+        return [record.cell for record in self.records.values()]
+
     def of_version(self, cells: Sequence[Cell], version: int) -> list[Record]:
         """Return the records of cells with a scoring version."""
         keys = (cell.with_scoring_version(version).key for cell in cells)

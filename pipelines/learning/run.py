@@ -206,7 +206,9 @@ class Training:
             else:
                 self._restore_model()
             if self.saved["stage"] == TEACHING:
-                if self.settings.teaching.rounds:
+                if self.settings.teaching.rounds and self.policy.network.slow:
+                    self.log(f"no teaching: the network {self.settings.network} is too slow for it")
+                elif self.settings.teaching.rounds:
                     self._teach()
                 self._save(TRAINED, {"ppo": self.saved.get("ppo")})
             if self.saved["stage"] == TRAINED:

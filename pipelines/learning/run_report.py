@@ -197,7 +197,10 @@ def _findings(
             "include resets after the other one, which this policy never meets."
         )
     elif certificate is None:
-        lines.append("No certificate is given: the complete set is too large here.")
+        lines.append(
+            "No certificate is given here: asking this network about every observation takes long. "
+            f"`python -m pipelines.certify {folder.path.name}` does it."
+        )
     elif certificate.exact:
         lines.append(
             f"Exact at every length: the policy agrees with the teacher on all "

@@ -221,7 +221,7 @@ def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Co
         (("--workers", "0"), "workers=0"),
         (("--workers", "0", "--status"), "workers=0"),
         (("--scheduler", "nonsense://"), "no Dask scheduler answers"),
-        (("--report-only",), "no records of this grid yet"),
+        (("--report-only",), "has no records yet"),
     ],
 )
 def test_bad_input_is_a_one_line_error_and_writes_no_records(
