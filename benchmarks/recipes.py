@@ -1,0 +1,326 @@
+"""Compare recipes of cloning, and ways of teaching, by the observations that are left wrong.
+
+A recipe clones random operations, and the policy is compared with the teacher on the complete set
+of observations. A way of teaching starts from random operations and adds counterexamples until
+nothing is wrong. All of it runs in the code of the pipelines; only the actor's hidden layers and
+inputs are exchanged where a recipe says so. --list names all recipes and ways of teaching.
+Seconds are processor time of one core. docs/cloning.md reports and discusses the results.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from stable_baselines3.common.logger import Logger
+
+from abacus.checks import check_choice, check_integer
+from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action
+from benchmarks.machine import machine
+from oracle.demos.dataset import Demonstrations
+from oracle.demos.recipe import Recipe
+from oracle.demos.recorder import record_in_memory
+from oracle.exact.certificate import greedy_actions
+from oracle.exact.complete_set import ObservationSet, complete_set
+from pipelines.job.command_line import argument, option, run
+from pipelines.learning.cloning import MUON, Cloning
+from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.networks import OneHotNetwork, perceptron, shrink_last_layer
+from pipelines.learning.optimizer import Muon
+from pipelines.learning.policy import AbacusPolicy, layout_of, new_policy
+from pipelines.learning.settings import CloningSettings, NetworkName, TeachingSettings
+from pipelines.learning.teaching import Teaching
+
+EXAMPLE = "python -m benchmarks.recipes chosen adamw --demo-seeds 3 4 5"
+
+BASE, FRAMES = 5, 3
+
+
+class RelativePhases(OneHotNetwork):
+    """One-hot inputs with the phases of the older frames relative to that of the newest one.
+
+    The phase of the newest frame is left out: the inputs are the same in every column.
+    """
+
+    def inputs(self, rows: torch.Tensor) -> torch.Tensor:
+        inputs = super().inputs(rows)
+        base, frames = self.layout.base, self.layout.frames
+        first = 3 * base + 1  # after the one-hot codes of both digits and of the finger's row
+        length = (self.actor_inputs - (base + 2) - 2) // frames
+        places = torch.arange(ENCODING_PERIOD, device=rows.device)
+        phases = [
+            inputs[:, frame * length + first :][:, :ENCODING_PERIOD] for frame in range(frames)
+        ]
+        newest = phases[-1].argmax(dim=1, keepdim=True)
+        for frame, phase in enumerate(phases):
+            turned = phase.gather(1, (places + newest) % ENCODING_PERIOD)
+            start = frame * length + first
+            inputs[:, start : start + ENCODING_PERIOD] = turned
+        return inputs
+
+
+@dataclass(frozen=True)
+class CloningRecipe:
+    """A way to clone: network, hidden layers of the actor, and the settings of cloning."""
+
+    settings: CloningSettings
+    network: NetworkName = "onehot"
+    hidden: tuple[int, ...] = (128, 128)
+    relative_phases: bool = False
+    #: Arguments of Muon other than those of a run.
+    muon: Mapping[str, Any] = field(default_factory=dict)
+
+    def new_policy(self) -> AbacusPolicy:
+        """Return an untrained policy of this recipe."""
+        policy = new_policy(self.network, BASE, FRAMES)
+        network = policy.network
+        if self.relative_phases:
+            network = policy.network = RelativePhases(layout_of(policy.observation_space))
+        network.actor = perceptron((network.actor_inputs, *self.hidden, len(Action)))
+        shrink_last_layer(network.actor)
+        return policy
+
+
+#: The settings that the search chose; they are written out here, because defaults may change.
+CHOSEN = CloningSettings(
+    updates=1_000,
+    batch_size=256,
+    optimizer="muon",
+    learning_rate=0.2,
+    weight_decay=0.1,
+    label_smoothing=0.2,
+)
+ADAMW = CloningSettings(
+    updates=8_000,
+    batch_size=512,
+    optimizer="adamw",
+    learning_rate=0.003,
+    weight_decay=0.3,
+    label_smoothing=0.1,
+)
+RECIPES: dict[str, CloningRecipe] = {
+    "chosen": CloningRecipe(CHOSEN),
+    "pixels": CloningRecipe(CHOSEN, network="compact"),
+    "relative-phases": CloningRecipe(CHOSEN, relative_phases=True),
+    "one-layer": CloningRecipe(CHOSEN, hidden=(256,)),
+    "three-layers": CloningRecipe(CHOSEN, hidden=(128, 128, 128)),
+    "width-64": CloningRecipe(CHOSEN, hidden=(64, 64)),
+    "width-192": CloningRecipe(CHOSEN, hidden=(192, 192)),
+    "width-256": CloningRecipe(CHOSEN, hidden=(256, 256)),
+    "updates-500": CloningRecipe(replace(CHOSEN, updates=500)),
+    "updates-2000": CloningRecipe(replace(CHOSEN, updates=2_000)),
+    "updates-4000": CloningRecipe(replace(CHOSEN, updates=4_000)),
+    "batch-128": CloningRecipe(replace(CHOSEN, batch_size=128)),
+    "batch-512": CloningRecipe(replace(CHOSEN, batch_size=512)),
+    "rate-0.05": CloningRecipe(replace(CHOSEN, learning_rate=0.05)),
+    "rate-0.1": CloningRecipe(replace(CHOSEN, learning_rate=0.1)),
+    "rate-0.4": CloningRecipe(replace(CHOSEN, learning_rate=0.4)),
+    "decay-0.03": CloningRecipe(replace(CHOSEN, weight_decay=0.03)),
+    "decay-0.3": CloningRecipe(replace(CHOSEN, weight_decay=0.3)),
+    "smoothing-0": CloningRecipe(replace(CHOSEN, label_smoothing=0.0)),
+    "smoothing-0.1": CloningRecipe(replace(CHOSEN, label_smoothing=0.1)),
+    "smoothing-0.3": CloningRecipe(replace(CHOSEN, label_smoothing=0.3)),
+    "newton-schulz-5": CloningRecipe(CHOSEN, muon={"steps": 5}),
+    "adam-share-0.2": CloningRecipe(CHOSEN, muon={"adam_share": 0.2}),
+    "adamw": CloningRecipe(ADAMW, hidden=(256, 256)),
+    "adamw-pixels": CloningRecipe(ADAMW, network="compact", hidden=(256, 256)),
+    "adamw-2000": CloningRecipe(replace(ADAMW, updates=2_000), hidden=(256, 256)),
+    "adamw-little-decay": CloningRecipe(replace(ADAMW, weight_decay=0.01), hidden=(256, 256)),
+}
+
+SPREAD = TeachingSettings(rounds=40, counterexamples=40, choice="spread", weights="new")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A way of teaching: the random operations to start from, and the settings."""
+
+    operations: int = 100
+    max_digits: int = 6
+    cloning: CloningSettings = CHOSEN
+    settings: TeachingSettings = SPREAD
+
+
+LESSONS: dict[str, Lesson] = {
+    "teach": Lesson(),
+    "teach-from-30": Lesson(operations=30),
+    "teach-from-300": Lesson(operations=300),
+    "teach-three-digits": Lesson(max_digits=3),
+    "teach-random": Lesson(settings=replace(SPREAD, choice="random")),
+    "teach-nearest": Lesson(settings=replace(SPREAD, choice="nearest")),
+    "teach-cover": Lesson(settings=replace(SPREAD, choice="cover")),
+    "teach-margin": Lesson(settings=replace(SPREAD, choice="margin")),
+    "teach-10": Lesson(settings=replace(SPREAD, counterexamples=10)),
+    "teach-20": Lesson(settings=replace(SPREAD, counterexamples=20)),
+    "teach-100": Lesson(settings=replace(SPREAD, counterexamples=100)),
+    "teach-kept-weights": Lesson(
+        cloning=replace(CHOSEN, updates=500, learning_rate=0.1),
+        settings=replace(SPREAD, weights="kept"),
+    ),
+    "teach-updates-2000": Lesson(cloning=replace(CHOSEN, updates=2_000)),
+    "teach-smoothing-0.1": Lesson(cloning=replace(CHOSEN, label_smoothing=0.1)),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the comparison."""
+
+    names: tuple[str, ...] = argument("recipes and ways of teaching; see --list", ("chosen",))
+    demo_seeds: tuple[int, ...] = option((0, 1, 2), "seeds of demonstrations and of weights")
+    operations: int = option(500, "random operations that a recipe clones")
+    csv: Path | None = option(None, "file to append a row for each seed to")
+    list: bool = option(False, "list the names, and end")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A policy after cloning or teaching; a row of the file of results."""
+
+    name: str
+    seed: int
+    operations: int
+    answers: int
+    rounds: int
+    wrong: int
+    smallest_margin: float
+    seconds: float
+    #: Wrong observations after each round.
+    by_round: str = ""
+
+
+@cache
+def observations() -> ObservationSet:
+    """Return the complete set."""
+    return complete_set(BASE, FRAMES)
+
+
+def random_operations(count: int, max_digits: int, seed: int) -> Demonstrations:
+    """Record random operations from random values, ten an episode, on ten columns."""
+    config = AbacusConfig(base=BASE, max_digits=max_digits, max_operations=10, start="random")
+    return record_in_memory(Recipe(config=config, operations=count, seed=seed)).first(count)
+
+
+def clone(
+    policy: AbacusPolicy, demonstrations: Demonstrations, recipe: CloningRecipe, seed: int
+) -> None:
+    """Clone demonstrations as a run does."""
+    data = CloningSet.from_demonstrations(demonstrations, frames=FRAMES)
+    cloning = Cloning(policy, data, recipe.settings, seed, Logger(None, []))
+    if recipe.muon:
+        arguments = {**MUON, **recipe.muon, "weight_decay": recipe.settings.weight_decay}
+        cloning.bc.optimizer = Muon(policy.parameters(), **arguments)
+    cloning.run()
+
+
+def score(policy: AbacusPolicy) -> tuple[int, float]:
+    """Return the number of wrong observations, and the smallest margin of the right ones."""
+    actions, margins = greedy_actions(policy, observations())
+    assert margins is not None
+    right = actions == observations().actions
+    return int((~right).sum()), float(margins[right].min())
+
+
+def try_recipe(name: str, operations: int, seed: int) -> Result:
+    """Clone random operations by a recipe."""
+    recipe = RECIPES[name]
+    demonstrations = random_operations(operations, 6, seed)
+    torch.manual_seed(seed)
+    policy = recipe.new_policy()
+    started = time.process_time()
+    clone(policy, demonstrations, recipe, seed)
+    seconds = time.process_time() - started
+    wrong, margin = score(policy)
+    return Result(name, seed, operations, len(demonstrations), 0, wrong, margin, seconds)
+
+
+def try_lesson(name: str, seed: int) -> Result:
+    """Clone random operations, then teach counterexamples until nothing is wrong."""
+    lesson = LESSONS[name]
+    started = time.process_time()
+    demonstrations = random_operations(lesson.operations, lesson.max_digits, seed)
+    torch.manual_seed(seed)
+    policy = new_policy("onehot", BASE, FRAMES)
+    clone(policy, demonstrations, CloningRecipe(lesson.cloning), seed)
+    teaching = Teaching(
+        policy, observations(), demonstrations, lesson.settings, lesson.cloning, seed
+    )
+    best = teaching.run()
+    seconds = time.process_time() - started
+    last = teaching.rounds[-1]
+    return Result(
+        name,
+        seed,
+        last.operations,
+        last.answers,
+        last.number,
+        best.wrong,
+        score(policy)[1],
+        seconds,
+        " ".join(str(each.wrong) for each in teaching.rounds),
+    )
+
+
+def append(path: Path, result: Result) -> None:
+    """Append a result to a CSV file, with a header if the file is new."""
+    values = asdict(result)
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(values))
+        if is_new:
+            writer.writeheader()
+        writer.writerow(values)
+
+
+def summary(name: str, results: Sequence[Result]) -> str:
+    """Return a row of the table: means over the seeds, and the largest values of teaching."""
+    wrong = [result.wrong for result in results]
+    return (
+        f"{name:<22}{mean(wrong):>8.1f}{max(wrong):>7,}{wrong.count(0):>4}/{len(wrong)}"
+        f"{mean(r.operations for r in results):>7,.0f}{max(r.operations for r in results):>7,}"
+        f"{mean(r.answers for r in results):>8,.0f}{max(r.answers for r in results):>8,}"
+        f"{mean(r.seconds for r in results):>8.1f}{max(r.seconds for r in results):>8.1f}"
+        f"{min(r.smallest_margin for r in results):>8.2f}"
+    )
+
+
+def main(options: Options) -> int:
+    """Print a table of the named recipes and ways of teaching."""
+    if options.list:
+        print("\n".join([*RECIPES, *LESSONS]))
+        return 0
+    for name in options.names:
+        check_choice("name", name, [*RECIPES, *LESSONS])
+    check_integer("operations", options.operations, 1)
+    torch.set_num_threads(1)
+    observations()
+    print(machine())
+    print(
+        f"{'name':<22}{'wrong':>8}{'most':>7}{'exact':>6}{'op.s':>7}{'most':>7}{'answers':>8}"
+        f"{'most':>8}{'seconds':>8}{'most':>8}{'margin':>8}"
+    )
+    for name in options.names:
+        results = []
+        for seed in options.demo_seeds:
+            result = (
+                try_recipe(name, options.operations, seed)
+                if name in RECIPES
+                else try_lesson(name, seed)
+            )
+            if options.csv:
+                append(options.csv, result)
+            results.append(result)
+        print(summary(name, results), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, Options, __doc__, EXAMPLE))
