@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,8 @@ from abacus.reward import pay_table
 from abacus.rules import START_RANDOM, AbacusConfig, Action, End
 from abacus.tasks import Operation, Task, digits_of
 
+#: The fields of the rules that `set_tasks` changes.
+_TASK_RULES = ("start_random", "draw_tasks", "task_share", "step_budget")
 _DRAW = {"both": kernel.DRAW_BOTH, "add": kernel.DRAW_ADD, "subtract": kernel.DRAW_SUBTRACT}
 
 #: Names of ends by their number: faster than the enumeration.
@@ -85,6 +87,7 @@ class AbacusBatch:
         self._ended = 0
         self._seeded = False
         self._started = False
+        self._draws_tasks = False
         self._name_results()
 
     def _name_results(self) -> None:
@@ -170,7 +173,7 @@ class AbacusBatch:
                 f"actions have shape {actions.shape} and type {actions.dtype}: give "
                 f"({self.num_envs},) and integers"
             )
-        ended = _step()(
+        ended = _step(self._draws_tasks)(
             self.rules,
             self.weights,
             self.pixels,
@@ -249,7 +252,7 @@ class AbacusBatch:
                 "or length 1 for the operand 0"
             )
         self.rules["start_random"] = False
-        self.rules["draw_tasks"] = False
+        self.rules["draw_tasks"] = self._draws_tasks = False
         self.program = task_program(self.config, ())._replace(
             start_digits=np.array(starts, np.uint8, order="C"),
             digits=np.array(digits, np.uint8, order="C"),
@@ -268,10 +271,9 @@ class AbacusBatch:
     ) -> None:
         """Draw tasks from a list at the start of episodes; replaces an earlier list.
 
-        A new episode is one of the tasks with probability `share`, and random otherwise. It ends
-        with the last operation of its task, as it would with that of an expression. Running
-        episodes end as they began. Without tasks, every new episode is random. If an operand has
-        more than `config.max_digits` digits, the step budget is that of the longest operand.
+        A new episode is one of the tasks with probability `share`, and random otherwise; see
+        `abacus.env.AbacusEnv`. Running episodes end as they began. An empty list makes every new
+        episode random.
 
         Args:
             tasks: starting values and operations.
@@ -299,11 +301,31 @@ class AbacusBatch:
         scalars["program_first"] = first - scalars["program_next"]
         scalars["start_row"] = 0
         self.rules["start_random"] = self.config.start == START_RANDOM
-        self.rules["draw_tasks"] = True
+        self.rules["draw_tasks"] = self._draws_tasks = True
         self.rules["task_share"] = round(share * kernel.CHANCES)
-        self.rules["step_budget"] = self.config.step_budget_for(
-            max(longest, self.config.longest_operand)
-        )
+        if longest > self.config.longest_operand:
+            # It stays so: episodes of an earlier list may be running.
+            self.rules["step_budget"] = self.config.step_budget_for(self.config.columns - 1)
+
+    def tasks_state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the tasks, and how they are drawn, as plain arrays for `load_tasks_state`.
+
+        A checkpoint needs them beside the arrays of `world`.
+        """
+        settings = [int(self.rules[name][0]) for name in _TASK_RULES]
+        arrays = {name: array.copy() for name, array in self.program._asdict().items()}
+        return {"settings": np.array(settings, np.int64), **arrays}
+
+    def load_tasks_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore what `tasks_state` returned."""
+        for name, value in zip(_TASK_RULES, state["settings"].tolist(), strict=True):
+            self.rules[name] = value
+        arrays = {
+            name: np.array(state[name], array.dtype, order="C")
+            for name, array in self.program._asdict().items()
+        }
+        self.program = kernel.Program(**arrays)
+        self._draws_tasks = bool(self.rules["draw_tasks"][0])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays without the views on them, for copies and pickles."""
@@ -317,6 +339,7 @@ class AbacusBatch:
         config, num_envs, autoreset = state["arguments"]
         self.__init__(config, num_envs, autoreset=autoreset)  # type: ignore[misc]
         self.rules, self.world, self.program, self.out = state["arrays"]
+        self._draws_tasks = bool(self.rules["draw_tasks"][0])
         self._ended, self._seeded, self._started = state["progress"]
         self._name_results()
 
@@ -331,11 +354,12 @@ def _reset() -> Callable[..., None]:
 
 
 @cache
-def _step() -> Callable[..., int]:
+def _step(draws_tasks: bool) -> Callable[..., int]:
     example = AbacusBatch(AbacusConfig(), 1)
     arrays = example.pixels, example.world, example.program, example.out
     actions = np.zeros(1, np.int64)
-    return _overload(kernel.step, example.rules, example.weights, *arrays, actions, True)
+    function = kernel.step_drawing_tasks if draws_tasks else kernel.step
+    return _overload(function, example.rules, example.weights, *arrays, actions, True)
 
 
 def _overload(function: Any, *arguments: Any) -> Callable[..., Any]:

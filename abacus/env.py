@@ -134,6 +134,14 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], np.int64]):
     An operation is done when the reset that follows it is submitted, and *solved* if all submits
     from its first digit to that reset were right and the abacus then showed its result.
 
+    ## Tasks
+    `batch.set_tasks(tasks, weights, share)` mixes given tasks into the random episodes, here and in
+    the environments of many abaci; it takes effect at the next start of an episode and may be
+    called again at any time. A task is a starting value with a list of operations, as `start` and
+    `expression` give them, and ends like an expression. A new episode is a task with probability
+    `share`; which one is drawn by the weights. If one of its operands has more than `max_digits`
+    digits, the step budget becomes that of operands of `columns - 1` digits, for all episodes.
+
     ## Arguments
     - `columns` (10): from 2 to a million. `base` (5): from 2 to 10. `frames` (3): 1 to 16.
     - `max_digits` (6): digits of the longest drawn operand, below `columns`.
@@ -152,6 +160,9 @@ class AbacusEnv(gym.Env[dict[str, npt.NDArray[np.float32]], np.int64]):
     length, then its digits from the least significant on, the leading one as 1 plus a number below
     base - 1. A random starting value is drawn before the first operation. With `operations="both"`
     a number below 2 (1: subtract) follows each operand. A reload draws the columns from 0 on.
+    With tasks and a share above 0, an episode first draws a number below 2**32, which gives a task
+    if it is below share * 2**32; then another, which gives the first task whose weight, added to
+    those before it and divided by their sum, times 2**32 is larger.
     `reset` without a seed continues the stream.
 
     ## Info

@@ -37,7 +37,7 @@ class AbacusVecEnv(VecEnv):
     abaci have infos: `terminal_observation`, `TimeLimit.truncated`, `episode` (r, l and t, like
     `Monitor` and `VecMonitor`), and the report of `AbacusBatch.ended_reports`. `action_masks()`
     returns all masks as one array; `batch.terms` and `batch.outcomes` hold the reward terms and
-    outcomes of the last step.
+    outcomes of the last step, and `batch.set_tasks` mixes given tasks into the random episodes.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class AbacusVectorEnv(VectorEnv[Observation, npt.NDArray[np.integer], npt.NDArra
     observation is in `infos["final_observation"][i]`, the end and the counts of its episode in
     `infos["final_info"][i]`. The infos of every step hold `action_mask`, `outcomes`,
     `reward_terms` and `illegal` as arrays. With `copy=False` all results are read-only arrays that
-    the next step overwrites.
+    the next step overwrites. `batch.set_tasks` mixes given tasks into the random episodes.
     """
 
     def __init__(

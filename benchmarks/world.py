@@ -26,7 +26,15 @@ import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-from abacus import AbacusBatch, AbacusConfig, AbacusEnv, AbacusVecEnv, AbacusVectorEnv, kernel
+from abacus import (
+    AbacusBatch,
+    AbacusConfig,
+    AbacusEnv,
+    AbacusVecEnv,
+    AbacusVectorEnv,
+    Task,
+    kernel,
+)
 from abacus.compiling import compiled
 from abacus.kernel import random_below
 from abacus.render import render_ansi, render_rgb, view_of
@@ -36,6 +44,8 @@ from tests.abacus.slow_reference import SlowAbacus
 
 EXAMPLE = "python -m benchmarks.world --repeats 5 --no-startup"
 SMALL, LARGE = 64, 4096
+#: Tasks in the list from which episodes are drawn.
+TASKS = 1000
 
 Actions = npt.NDArray[np.int64]
 
@@ -72,9 +82,18 @@ def _choose(masks, streams, actions):
         actions[i] = action
 
 
-def random_legal_actions(num_envs: int, steps: int) -> Actions:
-    """Return (steps, num_envs) random legal actions for a batch with seed 0."""
+def new_batch(num_envs: int, tasks: int = 0) -> AbacusBatch:
+    """Return a batch; with tasks, half of its episodes are drawn from a list of that many."""
     batch = AbacusBatch(AbacusConfig(), num_envs)
+    numbers = np.random.default_rng(0).integers(5**6, size=(tasks, 3)).tolist()
+    if tasks:
+        batch.set_tasks([Task.parse(f"{a} + {b} - {min(c, a)}") for a, b, c in numbers], share=0.5)
+    return batch
+
+
+def random_legal_actions(num_envs: int, steps: int, tasks: int = 0) -> Actions:
+    """Return (steps, num_envs) random legal actions for a batch with seed 0."""
+    batch = new_batch(num_envs, tasks)
     batch.reset(0)
     streams = np.zeros(1, kernel.SCALARS)
     actions = np.zeros((steps, num_envs), np.int64)
@@ -103,10 +122,10 @@ def rates(
     return Rates(steps / core[1:].min(axis=0).sum(), steps / float(np.median(clock[1:])))
 
 
-def batched(options: Options, num_envs: int) -> Rates:
+def batched(options: Options, num_envs: int, tasks: int = 0) -> Rates:
     """Time a batch."""
-    batch = AbacusBatch(AbacusConfig(), num_envs)
-    actions = random_legal_actions(num_envs, options.steps)
+    batch = new_batch(num_envs, tasks)
+    actions = random_legal_actions(num_envs, options.steps, tasks)
     pieces = [partial(batch.step, row) for row in actions]
     return rates(lambda: batch.reset(0), pieces, actions.size, options.repeats)
 
@@ -265,6 +284,8 @@ def show_rates(name: str, measured: Rates, note: str = "") -> None:
 def show_batch(options: Options) -> Rates:
     measured = batched(options, LARGE)
     show_rates(f"batch of {LARGE:,}, all results written", measured, "target 8,000,000")
+    given = batched(options, LARGE, TASKS)
+    show_rates(f"  half of the episodes of {TASKS:,} tasks", given)
     drawn = choosing(options)
     both = Rates(
         1 / (1 / measured.core + 1 / drawn.core), 1 / (1 / measured.clock + 1 / drawn.clock)

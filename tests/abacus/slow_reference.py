@@ -8,6 +8,8 @@ the names of actions and ends come from the package.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -92,13 +94,42 @@ class SlowAbacus:
         self.worth: list[int] = [config.base**column for column in range(config.columns + 1)]
         self.modules = modules_on(config.reward)
         self.program = None if config.expression is None else read_expression(config.expression)
+        self.start = config.start
+        self.step_budget = config.step_budget
+        self.tasks: list[tuple[int, str]] = []
         self.stream = SplitMix64(None)
+
+    def give_tasks(self, tasks: list[tuple[int, str]], weights: list[int], share: float) -> None:
+        """Draw new episodes from (starting value, expression) pairs; replaces earlier ones."""
+        self.tasks, self.weights, self.share = tasks, weights, share
+        operands = [operand for _, text in tasks for _, operand in read_expression(text)]
+        if any(operand >= self.worth[self.config.max_digits] for operand in operands):
+            self.step_budget = replace(self.config, max_digits=self.columns - 1).step_budget
+
+    def choose_task(self) -> None:
+        """Draw whether the episode is a task, and which."""
+        #: The number of the task, None in a random episode.
+        self.task: int | None = None
+        self.start = self.config.start
+        if self.config.expression is not None:
+            return
+        self.program = None
+        if not self.tasks or self.share == 0 or self.stream.below(2**32) >= self.share * 2**32:
+            return
+        number = self.stream.below(2**32)
+        for k in range(len(self.tasks)):
+            if number * sum(self.weights) < sum(self.weights[: k + 1]) * 2**32:
+                self.task = k
+                self.start, text = self.tasks[k]
+                self.program = read_expression(text)
+                return
 
     def reset(self, seed: int | None = None) -> None:
         if seed is not None:
             self.stream = SplitMix64(seed)
+        self.choose_task()
         self.steps = 0
-        self.budget = self.config.step_budget
+        self.budget = self.step_budget
         self.operations_done = 0
         self.operations_solved = 0
         self.illegal_actions = 0
@@ -188,11 +219,9 @@ class SlowAbacus:
         return self.result_after(self.digit_index + 1)
 
     def starting_digits(self) -> list[int]:
-        if self.config.start == "random":
-            value = self.value_of(self.drawn_number())
-        else:
-            value = int(self.config.start)
-        return self.digits_of(value, self.columns)
+        if self.start == "random":
+            return self.digits_of(self.value_of(self.drawn_number()), self.columns)
+        return self.digits_of(int(self.start), self.columns)
 
     def drawn_number(self) -> list[int]:
         length = 1 + self.stream.below(self.config.max_digits)
@@ -316,7 +345,7 @@ class SlowAbacus:
         )
         self.judge("slide", right)
         if right:
-            self.budget += self.config.step_budget
+            self.budget += self.step_budget
 
     def submit(self) -> None:
         right = self.signpost == self.where_the_signpost_belongs()
@@ -341,7 +370,7 @@ class SlowAbacus:
         if self.every_submit_was_right and self.whole_abacus_shows(self.result_to_reach):
             self.operations_solved += 1
         if reset_was_right:
-            self.budget += self.config.step_budget
+            self.budget += self.step_budget
         if self.program_is_over():
             self.ends_met.add(End.EXPRESSION)
         if self.leaves_the_abacus():

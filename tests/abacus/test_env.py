@@ -546,7 +546,7 @@ def test_render_modes() -> None:
 
 HEADINGS = [
     *("Description", "Action space", "Observation space", "Rewards", "Starting state"),
-    *("Episode end", "Arguments", "Randomness", "Info", "Versions"),
+    *("Episode end", "Tasks", "Arguments", "Randomness", "Info", "Versions"),
 ]
 
 
