@@ -201,7 +201,7 @@ def greedy_actions(
         rows = slice(start, start + CHUNK)
         given = np.asarray(answers(observations.observations(rows)))
         illegal = observations.visibly_illegal[rows]
-        actions[rows], margin = _decide(given, illegal)
+        actions[rows], margin = decide(given, illegal)
         if margin is not None:
             margins.append(margin)
         if progress:
@@ -209,7 +209,7 @@ def greedy_actions(
     return actions, np.concatenate(margins) if margins else None
 
 
-def _decide(
+def decide(
     given: npt.NDArray[Any], illegal: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
     """Return the legal actions of a chunk, and the margins of their scores, if any."""

@@ -23,7 +23,7 @@ from abacus.observation import observation_arrays, visibly_illegal_actions
 from abacus.reward import LEVELS
 from abacus.rules import AbacusConfig, Action
 from oracle.exact.budget import Ways, longest_ways
-from oracle.exact.certificate import CHUNK, Answers, answers_of, digest_of
+from oracle.exact.certificate import CHUNK, Answers, answers_of, decide, digest_of
 from oracle.exact.concrete_runs import KINDS, NEVER_ENDS, FailingRun, failing_runs
 from oracle.exact.endless_runs import endless_parts
 from oracle.exact.exploration import OPEN
@@ -49,7 +49,9 @@ LIMIT = 10_000_000
 LONG_RUNS = (LONG_RUN, LONG_RUN + 3)
 
 Verdict = Literal["exact", "not exact", "not proven"]
-EXACT, NOT_EXACT, NOT_PROVEN = get_args(Verdict)
+EXACT: Verdict = "exact"
+NOT_EXACT: Verdict = "not exact"
+NOT_PROVEN: Verdict = "not proven"
 
 
 @dataclass(frozen=True)
@@ -193,31 +195,14 @@ class Asked:
         history, (symbol, operation, previous) = codes[:, :-3], codes[:, -3:].T
         seen = observation_arrays(self._base, history, symbol, operation, previous)
         illegal = visibly_illegal_actions(self._base)[history[:, -1]]
-        scores = checked_scores(np.asarray(self._answers(seen)), illegal)
-        if scores.dtype != np.bool_:
-            best_two = np.partition(scores, -2, axis=1)[:, -2:]
-            margin = float((best_two[:, 1] - best_two[:, 0]).min())
-            self.margin = margin if self.margin is None else min(self.margin, margin)
-        return np.argsort(-scores.astype(np.float64), axis=1, kind="stable").astype(np.uint8)
-
-
-def checked_scores(
-    given: npt.NDArray[Any], illegal: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.float64] | npt.NDArray[np.bool_]:
-    """Return (N, 8) scores, -inf where illegal; actions become one-hot rows of booleans."""
-    count = len(illegal)
-    if given.shape == (count,) and np.issubdtype(given.dtype, np.integer):
-        if given.min() < 0 or given.max() >= ACTIONS:
-            raise ValueError(f"the policy returns actions outside 0 to {ACTIONS - 1}")
-        return np.eye(ACTIONS, dtype=np.bool_)[given]
-    if given.shape != (count, ACTIONS):
-        raise ValueError(
-            f"the policy returns shape {given.shape} for {count} observations: return ({count},) "
-            f"actions or ({count}, {ACTIONS}) scores"
-        )
-    if not np.isfinite(given[~illegal]).all():
-        raise ValueError("the policy returns scores that are not finite")
-    return np.where(illegal, -np.inf, given.astype(np.float64))
+        given = np.asarray(self._answers(seen))
+        actions, margins = decide(given, illegal)
+        if margins is None:
+            scores = np.eye(ACTIONS)[actions]
+        else:
+            scores = np.where(illegal, -np.inf, given.astype(np.float64))
+            self.margin = min(float(margins.min()), np.inf if self.margin is None else self.margin)
+        return np.argsort(-scores, axis=1, kind="stable").astype(np.uint8)
 
 
 class _Search:

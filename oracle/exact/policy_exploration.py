@@ -330,7 +330,8 @@ def _grown(store: _Store | None, capacity: int, size: int, count: int = 0) -> _S
             new[:count] = old[:count]
     slots = empty_slots(capacity)
     insert_rows(slots, words, 0, count)
-    return _Store(situations, words, *arrays, slots)
+    parents, actions, failures, rows = arrays
+    return _Store(situations, words, parents, actions, failures, rows, slots)
 
 
 def _grown_table(table: _Table | None, capacity: int, frames: int, count: int = 0) -> _Table:

@@ -253,7 +253,7 @@ def exhaustive_failures(
         np.full(len(start), count, np.int32),
     )
     batch.reset(0)
-    outcome = GreedyTable(policy, base, frames).run(batch, 3_000)
+    outcome = GreedyTable(policy, base, frames).run(batch, 300)
     return int((outcome.ends != End.EXPRESSION).sum())
 
 
