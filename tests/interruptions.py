@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -210,7 +211,8 @@ def failing_states(
     """Run a job; at each of its file operations fork a child in which the operation fails.
 
     The folder is copied before the child runs and put back afterwards, so that the job runs once
-    and not once per operation.
+    and not once per operation. Operations during which the job has other threads, which a fork
+    would not have, are left out.
 
     Args:
         job: the job to run.
@@ -231,6 +233,9 @@ def failing_states(
         nonlocal count
         count += 1
         if os.getpid() != parent or count < first or (count - first) % every:
+            return
+        # Those of libraries, such as the monitor of progress bars, are daemons.
+        if sum(not thread.daemon for thread in threading.enumerate()) > 1:
             return
         place = copies / f"{count:05}"
         after, error = place / "after", place / "stderr"
