@@ -445,7 +445,8 @@ def _chances(
         raise ValueError("weights are not allowed: give finite numbers of 0 or more, not all 0")
     # Divided first: the sum of large weights may overflow.
     sums = np.cumsum(numbers / numbers.max())
-    return np.rint(sums / sums[-1] * kernel.CHANCES).astype(np.int64)
+    chances: npt.NDArray[np.int64] = np.rint(sums / sums[-1] * kernel.CHANCES).astype(np.int64)
+    return chances
 
 
 def _check_range(name: str, values: npt.NDArray[np.integer], low: int, high: int) -> None:

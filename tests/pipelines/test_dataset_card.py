@@ -46,6 +46,13 @@ def test_the_example_with_this_project_runs(
     assert "100 operations" in capsys.readouterr().out
 
 
+def test_the_example_of_tasks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(blocks("python")[2], "README.md", "exec"), {})
+    output = capsys.readouterr().out
+    assert "2 episodes, 3 operations" in output
+    assert "12 episodes, 103 operations" in output
+
+
 def test_every_command_exists_and_has_the_flags() -> None:
     commands = [
         line.partition("#")[0].split()

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
+from abacus.rules import AbacusConfig
+from oracle.demos import (
+    Demonstrations,
+    DemonstrationsError,
+    Recipe,
+    record_demonstrations,
+    record_in_memory,
+)
 from tests.oracle.demos.hostile_files import (
     DAMAGES,
     Damage,
@@ -53,6 +60,14 @@ def intact(tmp_path_factory: Any) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def intact_tasks(tmp_path_factory: Any) -> Path:
+    path: Path = tmp_path_factory.mktemp("tasks") / "intact.h5"
+    tasks = record_in_memory(Recipe(operations=60)).tasks()
+    record_demonstrations(Recipe(AbacusConfig(), tasks=tasks), path)
+    return path
+
+
 @pytest.fixture
 def reader(intact: Path, tmp_path: Path) -> Iterator[HostileReader]:
     shutil.copy(intact, tmp_path / "outside.h5")
@@ -78,6 +93,22 @@ def test_two_hundred_spoilt_files(intact: Path, reader: HostileReader, tmp_path:
             assert damage.__name__ in MAY_BE_HARMLESS or damage.__name__.startswith("forged_")
         kinds.add(damage.__name__)
     assert kinds == {damage.__name__ for damage in DAMAGES}
+
+
+def test_spoilt_files_of_tasks(intact_tasks: Path, tmp_path: Path) -> None:
+    """Every kind of damage, once."""
+    shutil.copy(intact_tasks, tmp_path / "outside.h5")
+    digest = Demonstrations.open(intact_tasks).content_digest()
+    reader = HostileReader(digest, tmp_path / "outside.h5")
+    try:
+        assert reader.read(intact_tasks).kind == "harmless"
+        for number, damage in enumerate(dict.fromkeys(DAMAGES)):
+            answer = reader.read(spoil(intact_tasks, damage, tmp_path, number))
+            assert answer.is_acceptable, f"{damage.__name__}, seed {number}: {answer}"
+            if answer.kind == "harmless":
+                assert damage.__name__ in MAY_BE_HARMLESS or damage.__name__.startswith("forged_")
+    finally:
+        reader.close()
 
 
 @pytest.mark.parametrize("damage", [soft_link, cycle_of_soft_links, external_link])
