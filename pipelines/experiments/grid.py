@@ -141,6 +141,8 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
     steps = steps if rewarded else 0
     settings = resolve(
         {
+            # The study measures the learners by themselves.
+            "table_steps": 0,
             **more,
             "preset": "alone" if rewarded and not row["demonstrations"] else "default",
             "demo_operations": row["demonstrations"] or (0 if rewarded else 1),

@@ -35,6 +35,7 @@ from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.run_folder import RunFolder
+from pipelines.learning.state_table import StateTable, TableCloning, train_table
 from pipelines.learning.teaching import Round, Teaching
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
@@ -263,9 +264,21 @@ class Training:
                 ) from None
         elif settings.demo_operations:
             self._clone()
+        elif settings.table_steps:
+            self._clone_table()
         self.seconds["cloning"] = self.seconds.get("cloning", 0.0) + time.perf_counter() - started
         self._evaluate(0)
         self._keep_policy("clone" if self._has_clone else "last", "best", "last")
+
+    def _clone_table(self) -> None:
+        """Clone what a table learned from the reward; a killed run repeats it."""
+        settings = self.settings
+        torch.manual_seed(settings.seed)
+        table = StateTable(settings.world, settings.ppo.gamma, settings.seed)
+        train_table(table, settings.table_steps, self.log)
+        TableCloning(self.policy, table, settings.cloning, settings.world, settings.seed).run(
+            self.log
+        )
 
     def _load_cloning_set(self) -> CloningSet:
         data = load_cloning_set(self.settings, self.log)

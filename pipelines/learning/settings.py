@@ -257,6 +257,8 @@ class Settings(_Checked):
         default_factory=lambda: AbacusConfig(reward="no_of", start="random")
     )
     cloning: CloningSettings = field(default_factory=CloningSettings)
+    #: Steps of a table that sees the state, whose actions are cloned before PPO; 0: no table.
+    table_steps: int = _number(0, _AT_LEAST_0)
     n_timesteps: int = _number(600_000, _AT_LEAST_0)
     ppo: PpoSettings = field(default_factory=PpoSettings)
     teaching: TeachingSettings = field(default_factory=TeachingSettings)
@@ -271,7 +273,13 @@ class Settings(_Checked):
         _check_device(self.device)
         if self.demo_operations and self.start_from is not None:
             raise ValueError("demo_operations and start_from: give one of them, the other as 0")
-        if not (self.demo_operations or self.n_timesteps or self.teaching.rounds):
+        if self.table_steps and (self.demo_operations or self.start_from is not None):
+            raise ValueError(
+                "table_steps and demo_operations or start_from: give one of them, the others as 0"
+            )
+        if not (
+            self.demo_operations or self.table_steps or self.n_timesteps or self.teaching.rounds
+        ):
             raise ValueError(
                 "demo_operations=0, n_timesteps=0 and teach_rounds=0: there is nothing to do"
             )
@@ -379,10 +387,10 @@ def _read(record: Any, values: Any, what: str) -> Any:
 
 #: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
-#: so that they fit into one file. `alone` is PPO from random weights. Idling for ever is worth
-#: -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake: -1. With a higher gamma an untrained
-#: policy prefers to end the episode by a mistake, with a much lower one it idles. The entropy bonus
-#: keeps it exploring.
+#: so that they fit into one file. `alone` learns from the reward: a table that sees the state, then
+#: PPO; see docs/reward_alone.md. Idling for ever is worth -0.05 / (1 - gamma), with gamma=0.95 as
+#: much as a mistake: -1. With a higher gamma an untrained policy prefers to end the episode by a
+#: mistake, with a much lower one it idles.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(
@@ -403,11 +411,18 @@ PRESETS: dict[str, Settings] = {
         {
             "preset": "alone",
             "demo_operations": 0,
-            "n_timesteps": 20_000_000,
+            "table_steps": 40_000_000,
+            "n_timesteps": 2_000_000,
             "teaching.rounds": 0,
+            "ppo.optimizer": "muon",
+            "ppo.learning_rate.start": 0.015,
+            "ppo.batch_size": 1024,
+            "ppo.n_epochs": 4,
             "ppo.gae_lambda": 0.8,
-            "ppo.entropy.start": 0.1,
-            "ppo.critic_warmup": 0,
+            "ppo.entropy.start": 0.02,
+            "ppo.count_bonus": 0.5,
+            "ppo.critic_sees": "state",
+            "ppo.critic_warmup": 30_000,
             "ppo.kl_weight": 0.0,
             "ppo.cloning_weight": 0.0,
         },
@@ -450,6 +465,11 @@ FLAGS = {
     "weight_decay": Flag("cloning.weight_decay", "weight decay of cloning, as in AdamW"),
     "label_smoothing": Flag(
         "cloning.label_smoothing", "part of the cloning target spread over legal actions"
+    ),
+    "table_steps": Flag(
+        "table_steps",
+        "steps of a table that sees the state, learned from the reward and cloned before PPO; 0: "
+        "none",
     ),
     "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: cloning alone"),
     "critic_warmup": Flag("ppo.critic_warmup", "first steps, in which the actor is frozen"),

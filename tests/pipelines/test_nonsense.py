@@ -47,7 +47,8 @@ TRACEBACK = 99
 CALLS: dict[str, str] = {
     "audit": "--base 2 --frames 1 --steps 100 --columns 3 --max-digits 1 --variants before "
     "--output out",
-    "bc_then_ppo": "--preset alone --n-timesteps 32 --n-envs 4 --n-steps 4 --batch-size 8 "
+    "bc_then_ppo": "--preset alone --table-steps 640 --cloning-updates 2 --n-timesteps 32 "
+    "--n-envs 4 --n-steps 4 --batch-size 8 "
     "--base 2 --columns 4 --max-digits 2 --frames 2 --eval-episodes 2 --run-folder out",
     "certify": "random --base 2 --frames 1 --json out",
     "evaluate": "random --base 2 --frames 1 --digits 1 --n-operations 5 --sets none "
@@ -63,7 +64,7 @@ CALLS: dict[str, str] = {
 OTHER_CALLS: dict[tuple[str, str], str] = {
     ("bc_then_ppo", "demonstrations"): "--demo-operations 5 --n-timesteps 0 --run-folder out",
     ("bc_then_ppo", "demo_seed"): "--demo-operations 5 --n-timesteps 0 --run-folder out",
-    ("bc_then_ppo", "log_folder"): "--preset alone --n-timesteps 32",
+    ("bc_then_ppo", "log_folder"): "--preset alone --table-steps 0 --n-timesteps 32",
     ("bc_then_ppo", "resume"): "",
     ("certify", "seed"): "random --base 2 --frames 1",
     ("evaluate", "logs"): CALLS["evaluate"] + " --no-certificate",

@@ -158,6 +158,7 @@ def test_numbers_are_stored_as_plain_ints_and_floats() -> None:
     [
         ({"n_timesteps": 0, "demo_operations": 0, "teaching.rounds": 0}, "nothing to do"),
         ({"start_from": Path("run")}, "give one of them"),
+        ({"table_steps": 1}, "table_steps and demo_operations or start_from: give one of them"),
         ({"demo_operations": 0}, "cloning_weight needs demonstrations"),
     ],
 )
@@ -181,7 +182,7 @@ def test_presets_resolve_and_flags_replace_their_values() -> None:
     assert (changed.ppo.gamma, changed.ppo.entropy.start) == (0.5, 0.2)
     assert changed.ppo.entropy.kind == alone.ppo.entropy.kind
     assert changed.ppo.gae_lambda == alone.ppo.gae_lambda == 0.8
-    assert changed.n_timesteps == 20_000_000
+    assert changed.n_timesteps == 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,9 @@ CHANGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("changes", CHANGES)
 def test_settings_survive_json(preset: str, changes: dict[str, Any]) -> None:
-    settings = replace_at(PRESETS[preset], {"demo_operations": 1, **changes, "n_timesteps": 9})
+    settings = replace_at(
+        PRESETS[preset], {"table_steps": 0, "demo_operations": 1, **changes, "n_timesteps": 9}
+    )
     assert Settings.from_json(settings.to_json()) == settings
 
 
