@@ -5,6 +5,7 @@ The terminal, films and traces show the `Moment`s of a `Game`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,6 +32,8 @@ DEFAULT_BASE = 5
 USUAL_COLUMNS = 10
 #: A step budget that a person cannot exhaust.
 _UNLIMITED_STEPS = 2**40
+#: Fields of an abacus that count, and change nothing but the end by its budget.
+_COUNTERS = ("steps", "budget", "episode_return", "illegal_actions", "reloads")
 #: Longer values are abbreviated; Python refuses to convert more than a few thousand digits.
 _MAX_DIGITS = 1000
 _MAX_OPERAND_DIGITS = 24
@@ -160,6 +163,8 @@ class Game:
         if unlimited:
             self.batch.rules["step_budget"] = _UNLIMITED_STEPS
         self.batch.reset(seed=0)
+        #: Whether the game was stopped because it would repeat itself for ever.
+        self.repeats = False
 
     @property
     def end(self) -> End:
@@ -167,7 +172,7 @@ class Game:
 
     @property
     def over(self) -> bool:
-        return self.end != End.NONE
+        return self.end != End.NONE or self.repeats
 
     @property
     def steps(self) -> int:
@@ -199,6 +204,14 @@ class Game:
         outcomes = self.batch.outcomes[0]
         return bool(outcomes[SLIDE_OUTCOME] < 0 or outcomes[SUBMIT_OUTCOME] < 0)
 
+    def state_digest(self) -> bytes:
+        """Return a digest of all that the next steps depend on, save the steps that are left."""
+        scalars = self.batch.world.scalars[0].copy()
+        for name in _COUNTERS:
+            scalars[name] = 0
+        parts = (scalars, self.batch.world.cells[0], self.batch.world.history[0])
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
+
     def expert_action(self) -> Action:
         return Action(int(expert_actions(self.batch)[0]))
 
@@ -229,12 +242,19 @@ class Game:
 
 
 def moments_of(game: Game, agent: Agent) -> Iterator[Moment]:
-    """Yield the moments of a game; the agent takes its step when the next moment is asked for."""
+    """Yield the moments of a game; the agent takes its step when the next moment is asked for.
+
+    Right slides extend the step budget, so that an agent can undo and redo one for ever: the game
+    is stopped at the first state that returns.
+    """
+    seen: set[bytes] = set()
     while not game.over:
+        seen.add(game.state_digest())
         probabilities = agent.probabilities(game.batch)
         action = Action(int(np.argmax(probabilities)))
         yield game.moment(probabilities, action)
         game.step(action)
+        game.repeats = not game.over and game.state_digest() in seen
     yield game.moment()
 
 
@@ -267,7 +287,8 @@ def verdict(game: Game) -> str:
     steps, shown = counted(game.steps, "step"), value_text(game.value, base)
     if game.solved:
         return f"correct in {steps}: the abacus shows {shown}"
+    failure = "repeats itself for ever" if game.repeats else _FAILURES[game.end]
     return (
-        f"{_FAILURES[game.end]} after {steps}: the abacus shows {shown}, "
+        f"{failure} after {steps}: the abacus shows {shown}, "
         f"the correct result is {value_text(game.truth, base)}"
     )

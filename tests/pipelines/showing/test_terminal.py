@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+from itertools import islice
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
+from abacus.batch import AbacusBatch
+from abacus.rules import Action
 from pipelines.job.command_line import run
 from pipelines.play import EXAMPLE, Options, main
 from pipelines.showing import terminal
-from pipelines.showing.game import ExpertAgent, Game, config_for
+from pipelines.showing.game import ExpertAgent, Game, config_for, moments_of, verdict
 from pipelines.showing.terminal import SPEEDS, Pace, bar, columns_that_fit, key_names
 from tests.pipelines.showing.terminal_session import TerminalSession
 
@@ -142,6 +147,25 @@ def test_without_a_terminal_plain_lines_are_printed(capsys: pytest.CaptureFixtur
     lines = shown.splitlines()
     assert lines[1].split() == ["0", "4", "down", "100.00", "%", "0,0", "0", "0", "0"]
     assert lines[-1] == "correct in 58 steps: the abacus shows 55 (210 in base 5)"
+
+
+class RestlessAgent:
+    """An agent that slides where it can, else moves: it undoes and redoes a right slide."""
+
+    name = "a restless agent"
+
+    def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.float64]:
+        wanted = [Action.SLIDE, Action.UP, Action.DOWN]
+        action = next(action for action in wanted if batch.masks[0][action])
+        return np.eye(len(Action))[action]
+
+
+def test_a_game_that_repeats_itself_is_stopped() -> None:
+    game = Game(config_for("1"))
+    moments = list(islice(moments_of(game, RestlessAgent()), 100))
+    assert len(moments) == game.steps + 1 < 20
+    assert not game.solved
+    assert verdict(game).startswith(f"repeats itself for ever after {game.steps} steps: ")
 
 
 def test_the_published_policy_plays_by_default(
