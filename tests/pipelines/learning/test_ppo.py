@@ -18,7 +18,7 @@ from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.optimizer import ADAM_SHARE, Muon
+from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.rollouts import RolloutCounts
@@ -261,7 +261,7 @@ def test_muon_keeps_the_share_of_its_groups_in_the_schedule() -> None:
     optimizer = model.policy.optimizer
     assert isinstance(optimizer, Muon)
     rate = model.settings.learning_rate(0.0)
-    assert [group["lr"] for group in optimizer.param_groups] == [rate, rate * ADAM_SHARE]
+    assert [group["lr"] for group in optimizer.param_groups] == [rate, rate * 0.2]
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
 
 
@@ -335,7 +335,8 @@ def test_paper_is_cloned_and_fine_tuned() -> None:
     )
     model.set_logger(Logger(None, []))
     data = CloningSet.from_demonstrations(small_demonstrations(1), frames=1)
-    settings_of_cloning = CloningSettings(updates=1, learning_rate=1e-4)
+    # Muon would take a minute for matrices of this size.
+    settings_of_cloning = CloningSettings(optimizer="adamw", updates=1, learning_rate=1e-4)
     before = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
     Cloning(model.policy, data, settings_of_cloning, 0, Logger(None, [])).run()
     cloned = model.policy.network.state_dict()["actor.0.weight"][:4].clone()
