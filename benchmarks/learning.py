@@ -27,6 +27,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
+from abacus.critic_state import state_length
 from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
@@ -37,10 +38,12 @@ from oracle.demos.recorder import Recorder
 from pipelines.job.command_line import option, run
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.networks import CHUNK, RowLayout, make_network
+from pipelines.learning.networks import CHUNK, RowLayout, StateCritic, make_network
+from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO
-from pipelines.learning.settings import CloningSettings, PpoSettings
+from pipelines.learning.settings import PRESETS, CloningSettings, PpoSettings
+from pipelines.learning.state_table import StateTable
 
 EXAMPLE = "python -m benchmarks.learning --profile"
 WORLD = AbacusConfig(start="random", reward="no_of")
@@ -119,22 +122,37 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
     """The limit: the passes of the network alone, one forward and n_epochs with gradients."""
     layout = RowLayout(WORLD.base, WORLD.frames)
     network = make_network("onehot", layout)
-    optimizer = torch.optim.Adam(network.parameters(), fused=True)
-    rows = torch.rand(settings.rollout, network.input_length)
+    length = network.input_length
+    critic = StateCritic(length + state_length(WORLD.base))
+    optimizer = Muon([*network.parameters(), *critic.parameters()])
+    rows = torch.rand(settings.rollout, length + state_length(WORLD.base))
 
     def work() -> int:
         with torch.no_grad():
             for part in torch.split(rows, settings.n_envs):
-                network.logits(part)
+                network.logits(part[:, :length])
             for part in torch.split(rows, CHUNK):
-                network.values(part)
+                critic(part)
         for _ in range(settings.n_epochs):
             for part in torch.split(rows, settings.batch_size):
-                logits, values = network(part)
+                logits, values = network.logits(part[:, :length]), critic(part)
                 optimizer.zero_grad(set_to_none=True)
                 torch.autograd.backward(logits.square().mean() + values.square().mean())
                 optimizer.step()
         return settings.rollout
+
+    return work
+
+
+def state_table() -> Callable[[], int]:
+    """Steps of the table that learns before PPO, on states that it knows."""
+    table = StateTable(WORLD, 0.95, 0)
+    table.learn(1_000_000, 0.1)
+
+    def work() -> int:
+        before = table.steps
+        table.learn(5_000_000, 0.1)
+        return table.steps - before
 
     return work
 
@@ -236,19 +254,18 @@ def show_profile(settings: PpoSettings, updates: int) -> None:
 def main(options: Options) -> int:
     """Print a table of speeds."""
     torch.set_num_threads(1)
-    settings = PpoSettings(
-        batch_size=1024, n_epochs=3, critic_warmup=0, kl_weight=0.0, cloning_weight=0.0
-    )
+    settings = replace(PRESETS["alone"].ppo, critic_warmup=0)
     data, batch = demonstrations(), 512
     print(machine())
     timed: list[tuple[str, Callable[[], int]]] = [
         ("PPO, steps: ours", our_ppo(settings, options.updates)),
         ("PPO, steps: DummyVecEnv and MaskablePPO's own policy", library_ppo(settings)),
         ("PPO, steps: bare torch, the limit", bare_ppo(settings)),
+        ("table of the state, steps", state_table()),
         ("cloning, samples: ours", our_cloning(data, batch)),
         ("cloning, samples: imitation's loader and loss", imitation_cloning(data, batch)),
         ("cloning, samples: bare torch, the limit", bare_cloning(data, batch)),
-        ("update of compact, samples", network_pass("onehot", 1024)),
+        ("update of onehot, samples", network_pass("onehot", 1024)),
     ]
     for name, work in timed:
         print(f"{name:<56}{best_rate(work, options.repetitions):>12,.0f} /s", flush=True)

@@ -55,7 +55,7 @@ def test_the_state_is_that_of_the_digits(base: int, wanted_digit: bool) -> None:
     which = np.arange(3, 200, 2, dtype=np.int32)
     found = np.full((len(which), state_length(base)), np.nan, np.float32)
     write_critic_state(batch, which, found, wanted_digit=wanted_digit)
-    expected = [expected_state(batch, i, wanted_digit) for i in which]
+    expected = [expected_state(batch, i, wanted_digit) for i in which.tolist()]
     assert found.tolist() == expected
 
 
