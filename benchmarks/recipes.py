@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -19,21 +20,24 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from stable_baselines3.common.logger import Logger
 
 from abacus.checks import check_choice, check_integer
+from abacus.observation import decode_frame
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action
 from benchmarks.machine import machine
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import record_in_memory
 from oracle.exact.certificate import greedy_actions
-from oracle.exact.complete_set import ObservationSet, complete_set
+from oracle.exact.complete_set import ObservationSet, complete_set, previous_actions
 from pipelines.job.command_line import argument, option, run
 from pipelines.learning.cloning import MUON, Cloning
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.networks import OneHotNetwork, perceptron, shrink_last_layer
+from pipelines.learning.networks import CompactNetwork, OneHotNetwork, perceptron, shrink_last_layer
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, layout_of, new_policy
 from pipelines.learning.settings import CloningSettings, NetworkName, TeachingSettings
@@ -82,6 +86,7 @@ class CloningRecipe:
         """Return an untrained policy of this recipe."""
         policy = new_policy(self.network, BASE, FRAMES)
         network = policy.network
+        assert isinstance(network, CompactNetwork)
         if self.relative_phases:
             network = policy.network = RelativePhases(layout_of(policy.observation_space))
         network.actor = perceptron((network.actor_inputs, *self.hidden, len(Action)))
@@ -178,6 +183,7 @@ class Options:
     demo_seeds: tuple[int, ...] = option((0, 1, 2), "seeds of demonstrations and of weights")
     operations: int = option(500, "random operations that a recipe clones")
     csv: Path | None = option(None, "file to append a row for each seed to")
+    explain: bool = option(False, "say what the wrong observations of a recipe have in common")
     list: bool = option(False, "list the names, and end")
 
 
@@ -229,8 +235,49 @@ def score(policy: AbacusPolicy) -> tuple[int, float]:
     return int((~right).sum()), float(margins[right].min())
 
 
-def try_recipe(name: str, operations: int, seed: int) -> Result:
-    """Clone random operations by a recipe."""
+def explain(policy: AbacusPolicy, demonstrations: Demonstrations) -> str:
+    """Return what the wrong observations have in common.
+
+    A combination is the previous action, the digit under the finger, the finger's row, the symbol
+    and the operation: all that the teacher's action depends on, but for the signpost and padding.
+    """
+    known = observations()
+    columns = demonstrations.transitions
+    shown = _combinations(
+        demonstrations.histories(frames=FRAMES), columns["symbol"], columns["operation"]
+    )
+    all_of_them = _combinations(known.histories, known.symbols, known.operations)
+    new = ~np.isin(all_of_them, shown)
+    actions, _ = greedy_actions(policy, known)
+    wrong = actions != known.actions
+    confused = Counter(
+        f"{Action(right).name} as {Action(chosen).name}"
+        for right, chosen in zip(known.actions[wrong], actions[wrong], strict=True)
+    )
+    missing, common = (len(np.unique(all_of_them[rows])) for rows in (new, wrong & new))
+    return (
+        f"  {missing} of {len(np.unique(all_of_them)):,} combinations were not demonstrated, with "
+        f"{new.sum():,} observations; of {wrong.sum():,} wrong observations "
+        f"{(wrong & new).sum():,} have one of {common} of these\n"
+        f"  {', '.join(f'{count} {text}' for text, count in confused.most_common(4))}"
+    )
+
+
+def _combinations(
+    histories: npt.NDArray[np.integer],
+    symbols: npt.NDArray[np.integer],
+    operations: npt.NDArray[np.integer],
+) -> npt.NDArray[np.int64]:
+    """Return an integer for the combination of each observation."""
+    _, digit, row, _, _ = decode_frame(BASE, histories[:, -1].astype(np.int64))
+    previous = previous_actions(BASE, histories, symbols) + 1
+    codes = ((previous * BASE + digit) * BASE + row) * (BASE + 2) + symbols
+    combined: npt.NDArray[np.int64] = codes * 2 + operations
+    return combined
+
+
+def try_recipe(name: str, operations: int, seed: int, explained: bool = False) -> Result:
+    """Clone random operations by a recipe, and explain the wrong observations on request."""
     recipe = RECIPES[name]
     demonstrations = random_operations(operations, 6, seed)
     torch.manual_seed(seed)
@@ -239,6 +286,8 @@ def try_recipe(name: str, operations: int, seed: int) -> Result:
     clone(policy, demonstrations, recipe, seed)
     seconds = time.process_time() - started
     wrong, margin = score(policy)
+    if explained:
+        print(explain(policy, demonstrations))
     return Result(name, seed, operations, len(demonstrations), 0, wrong, margin, seconds)
 
 
@@ -311,7 +360,7 @@ def main(options: Options) -> int:
         results = []
         for seed in options.demo_seeds:
             result = (
-                try_recipe(name, options.operations, seed)
+                try_recipe(name, options.operations, seed, options.explain)
                 if name in RECIPES
                 else try_lesson(name, seed)
             )
