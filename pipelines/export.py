@@ -182,9 +182,8 @@ def _write_observations(file: h5py.File, demonstrations: Demonstrations) -> None
 
 def export_imitation(demonstrations: Demonstrations, path: Path) -> None:
     """Write a folder of trajectories; actions are the expert's, which a clone learns."""
+    from datasets.utils import disable_progress_bars
     from imitation.data import serialize
-
-    from datasets import disable_progress_bars
 
     # A bar would stand before the one line of an error.
     disable_progress_bars()

@@ -157,7 +157,8 @@ class RestlessAgent:
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.float64]:
         wanted = [Action.SLIDE, Action.UP, Action.DOWN]
         action = next(action for action in wanted if batch.masks[0][action])
-        return np.eye(len(Action))[action]
+        probabilities: npt.NDArray[np.float64] = np.eye(len(Action))[action]
+        return probabilities
 
 
 def test_a_game_that_repeats_itself_is_stopped() -> None:
