@@ -45,6 +45,8 @@ FORMAT = "virtual-abacus-own-runs-certificate"
 VERSION = 1
 #: Situations after which the exploration gives up; ten million take less than 4 GB.
 LIMIT = 10_000_000
+#: Situations with a mistake after which a policy is explored no further.
+ENOUGH_FAILURES = 50_000
 #: Lengths from which hidden runs are shortened, tried one after another: the longer, the finer.
 LONG_RUNS = (LONG_RUN, LONG_RUN + 3)
 
@@ -233,6 +235,7 @@ class _Search:
                 self.level,
                 long_run=long_run,
                 limit=self.limit,
+                stop_at_failures=ENOUGH_FAILURES,
                 progress=self.progress,
             )
             self.situations = len(exploration)

@@ -180,7 +180,8 @@ def explore_policy(
 
     `ask` gets (N, frames + 3) frame codes, symbol, operation and previous action (-1 for none) and
     returns (N, 8) actions, the best first; each observation is asked once. With `exact_columns`,
-    the exploration stays on at most that many columns.
+    the exploration stays on at most that many columns. It ends early at more than `limit`
+    situations, or after `stop_at_failures` of them with a mistake.
     """
     check_integer("base", base, 2, 10)
     check_integer("frames", frames, 1, AbacusConfig.MAX_FRAMES)

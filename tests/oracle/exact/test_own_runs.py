@@ -224,10 +224,9 @@ def operations_of(base: int, columns: int, length: int) -> list[tuple[int, list[
     return found
 
 
-def exhaustive_failures(
-    policy: Any, base: int, frames: int, columns: int, count: int, length: int
-) -> int:
+def exhaustive_failures(player: GreedyTable, columns: int, count: int, length: int = 4) -> int:
     """Run all sequences of `count` operations on all values; return how many go wrong."""
+    base, frames = player.base, player.frames
     operations = operations_of(base, columns, length)
     values = [sum(d * base**place for place, d in enumerate(digits)) for _, digits in operations]
     sequences = np.array(list(itertools.product(range(len(operations)), repeat=count)))
@@ -253,7 +252,7 @@ def exhaustive_failures(
         np.full(len(start), count, np.int32),
     )
     batch.reset(0)
-    outcome = GreedyTable(policy, base, frames).run(batch, 300)
+    outcome = player.run(batch, 300)
     return int((outcome.ends != End.EXPRESSION).sum())
 
 
@@ -276,10 +275,11 @@ def test_exhaustive_runs_on_small_abaci_agree(
         certificate = certify_own_runs(policy, base=base, frames=frames)
         verdicts.add(certificate.verdict)
         assert certificate.verdict != NOT_PROVEN
+        player = GreedyTable(policy, base, frames)
         failing = [
             shape
             for shape in shapes
-            if shape[0] == base and exhaustive_failures(policy, base, frames, *shape[1:], 4)
+            if shape[0] == base and exhaustive_failures(player, *shape[1:])
         ]
         if certificate.exact:
             assert not failing
