@@ -241,6 +241,27 @@ def test_cloning_alone_and_ppo_alone(
     assert not (tmp_path / "ppo/clone").exists()
 
 
+def test_a_run_from_the_table_starts_with_what_it_found_and_resumes_to_the_same_result(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    words = ["--demo-operations", 0, "--cloning-weight", 0, "--cloning-updates", 100]
+    words += ["--table-steps", 300_000, "--n-timesteps", 512, "--critic-warmup", 0]
+    assert job("--run-folder", whole, *words) == 0
+
+    def kill(*arguments: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_evaluate", kill)
+        with pytest.raises(Killed):
+            job("--run-folder", broken, *words)
+    assert job("--resume", broken, alone=True) == 0
+    assert same(weights(whole / "last"), weights(broken / "last"))
+    start = json.loads((whole / "summary.json").read_text())["evaluations"][0]
+    assert start["accuracy"] > 0.1, "a random policy solves nothing"
+
+
 def test_a_collapsed_policy_is_named_in_log_and_report(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
