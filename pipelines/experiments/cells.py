@@ -131,7 +131,10 @@ def cloned_run(settings: Settings, clones: Path) -> Path:
     with lock(path.with_name(f".{path.name}.lock")):
         if not path.is_dir():
             unfinished = path.with_name(f".cloning-{path.name}")
-            Training(_open_or_create(unfinished, alone), _silent).run()
+            training = Training(_open_or_create(unfinished, alone), _silent)
+            training.run()
+            # Cells that read a finished run write nothing into it.
+            training.finish()
             move_into_place(unfinished, path)
     return path
 

@@ -55,8 +55,12 @@ class Contents:
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells of all records, also those that were trained with other defaults."""
-        return [record.cell for record in self.records.values()]
+        """The cells of all records, also those that were trained with other defaults.
+
+        Records of one training with two scoring versions have one cell.
+        """
+        cells = (record.cell.with_scoring_version(1) for record in self.records.values())
+        return list({cell.key: cell for cell in cells}.values())
 
     def of_version(self, cells: Sequence[Cell], version: int) -> list[Record]:
         """Return the records of cells with a scoring version."""

@@ -31,7 +31,7 @@ from pipelines.learning.cloning_data import (
     load_cloning_set,
     open_demonstrations,
 )
-from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.run_folder import RunFolder
@@ -207,14 +207,10 @@ class Training:
             else:
                 self._restore_model()
             if self.saved["stage"] == TEACHING:
-                if self.settings.teaching.rounds and self.policy.network.slow:
-                    self.log(f"no teaching: the network {self.settings.network} is too slow for it")
-                elif self.settings.teaching.rounds:
-                    self._teach()
-                self._save(TRAINED, {"ppo": self.saved.get("ppo")})
-            if self.saved["stage"] == TRAINED:
+                self._teach_if_wanted()
                 self.folder.write_logs()
                 self._write_policies()
+                self._save(TRAINED, {"ppo": self.saved.get("ppo")})
         learned = [each for each in self.evaluations if each is not self._taught_evaluation]
         return TrainingResult(
             clone=learned[0] if self._has_clone else None,
@@ -340,12 +336,8 @@ class Training:
         self._restore_model()
         if state:
             model.logger.name_to_value.update(state["logged"])
-        else:
-            # Initialising a policy advances torch's generator, as loading one once did here: the
-            # same seed keeps giving the same weights.
-            new_policy(settings.network, settings.world.base, settings.world.frames)
-            if settings.ppo.kl_weight:
-                model.freeze_clone()
+        elif settings.ppo.kl_weight:
+            model.freeze_clone()
         left = settings.n_timesteps - model.num_timesteps
         if left > 0:
             model.learn(left, callback=_Callback(self), reset_num_timesteps=not state)
@@ -357,6 +349,16 @@ class Training:
                 load_ppo_state(self.model, self.saved["ppo"])
             else:
                 self.policy.load_state_dict(self.policies["last"]["weights"])
+
+    def _teach_if_wanted(self) -> None:
+        if not self.settings.teaching.rounds or "taught" in self.policies:
+            return
+        if self.policy.network.slow:
+            self.log(f"no teaching: the network {self.settings.network} is too slow for it")
+            return
+        self._teach()
+        # The policies are derived from this checkpoint, and written after it.
+        self._save(TEACHING, {"ppo": self.saved.get("ppo")})
 
     def _teach(self) -> None:
         """Teach the best policy so far its counterexamples, until it is exact or at a limit."""

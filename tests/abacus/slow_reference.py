@@ -104,7 +104,9 @@ class SlowAbacus:
         self.tasks, self.weights, self.share = tasks, weights, share
         operands = [operand for _, text in tasks for _, operand in read_expression(text)]
         if any(operand >= self.worth[self.config.max_digits] for operand in operands):
-            self.step_budget = replace(self.config, max_digits=self.columns - 1).step_budget
+            self.step_budget = replace(
+                self.config, max_digits=self.columns - 1, start=0
+            ).step_budget
 
     def choose_task(self) -> None:
         """Draw whether the episode is a task, and which."""

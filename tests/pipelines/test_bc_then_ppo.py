@@ -29,11 +29,11 @@ from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, Options, main
 from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
+from pipelines.learning import cloning
 from pipelines.learning import run as training_module
 from pipelines.learning.networks import PaperNetwork
-from pipelines.learning.policy import new_policy
 from pipelines.learning.policy_files import load_policy, load_run
-from pipelines.learning.ppo import AbacusPPO, ppo_state
+from pipelines.learning.ppo import ppo_state
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import STEP, RunFolder, run_lock
 from pipelines.learning.settings import PRESETS, Settings
@@ -210,27 +210,6 @@ def test_the_same_seed_gives_the_same_run(job: Job, tmp_path: Path) -> None:
     assert not same(weights(tmp_path / "a/last"), weights(tmp_path / "c/last"))
 
 
-def test_ppo_starts_with_the_random_numbers_of_the_published_runs(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The results of the study were made with them: the same seed keeps giving the same weights."""
-    states = []
-
-    def learn(self: AbacusPPO, *arguments: Any, **keywords: Any) -> None:
-        states.append(torch.get_rng_state())
-        raise Killed
-
-    monkeypatch.setattr(AbacusPPO, "learn", learn)
-    with pytest.raises(Killed):
-        job("--run-folder", tmp_path / "run", "--seed", 5)
-    with pytest.raises(Killed):
-        job("--resume", tmp_path / "run", alone=True)
-    torch.manual_seed(5)
-    new_policy("compact", 2, FRAMES)
-    assert all(torch.equal(state, torch.get_rng_state()) for state in states)
-    assert len(states) == 2
-
-
 def test_cloning_alone_and_ppo_alone(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,11 +271,12 @@ def without_times(log: Path) -> list[dict[str, str]]:
         ]
 
 
-@pytest.mark.parametrize("after", ["epoch 2", "step 1536", "step 3584"])
+@pytest.mark.parametrize("after", ["update 20", "step 1536", "step 3584"])
 def test_a_killed_run_resumes_to_the_same_result(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
+    monkeypatch.setattr(cloning, "SCORE_UPDATES", 10)
     assert job("--run-folder", whole) == 0
     monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", 0.0)
     save = Training._save
@@ -304,8 +284,8 @@ def test_a_killed_run_resumes_to_the_same_result(
     def save_and_die(self: Training, stage: str, more: Any = None) -> None:
         save(self, stage, more)
         steps = self.model.num_timesteps
-        epochs = len((more or {}).get("cloning", {}).get("curve", []))
-        if after in (f"epoch {epochs}", f"step {steps}"):
+        updates = (more or {}).get("cloning", {}).get("updates", 0)
+        if after in (f"update {updates}", f"step {steps}"):
             raise Killed
 
     with monkeypatch.context() as patch:
@@ -393,7 +373,6 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (["--device", "cuda:77"], "device='cuda:77' is not allowed"),
         (["--reward", "gold"], "reward='gold' is not allowed"),
         (["--n-timesteps", "0", "--demo-operations", "0"], "nothing to do"),
-        (["--teach-choice", "best"], "teach-choice"),
         (["--teach-answers", "0"], "answers=0 is not allowed"),
         (["--start-from", "nowhere"], "give one of them"),
         (["--cloning-updates", "-1"], "updates=-1 is not allowed"),

@@ -59,6 +59,8 @@ CALLS: dict[str, str] = {
     "play": "1+1 --teacher --plain",
     "publish": "run --into out",
     "study": "--grid grid.json --store out --work-folder work --status",
+    "teach": "--demo-operations 0 --teach-rounds 1 --teach-counterexamples 1 --cloning-updates 2 "
+    "--base 2 --columns 4 --max-digits 2 --frames 2 --eval-episodes 2 --run-folder out",
 }
 #: Calls of options that the call above does not use.
 OTHER_CALLS: dict[tuple[str, str], str] = {

@@ -229,7 +229,9 @@ class Stumbling(Network):
         super().__init__()
         self.exact, self.layout = exact, exact.layout
 
-    def logits(self, rows: torch.Tensor) -> torch.Tensor:
+    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        # Its inputs are the rows: `inputs` is the identity.
+        rows = inputs
         length = self.layout.window
         frames = rows[:, :length].reshape(-1, *self.layout.volume).clone()
         digit = rows[:, length : length + BASE].any(dim=1)
@@ -244,7 +246,8 @@ class Stumbling(Network):
         for newer, older in ((2, 1), (1, 0)):
             gone = under_finger[:, newer] & ~in_view[:, older] & digit
             frames[gone, : older + 1] = frames[gone, newer : newer + 1]
-        logits = self.exact.logits(torch.cat([frames.flatten(1), rows[:, length:]], dim=1))
+        seen = torch.cat([frames.flatten(1), rows[:, length:]], dim=1)
+        logits = self.exact.logits(self.exact.inputs(seen))
         logits[leaves, Action.SIGNPOST_RIGHT] = CERTAIN
         logits[comes_back, Action.SIGNPOST_LEFT] = CERTAIN
         return logits
