@@ -5,8 +5,8 @@ removing, creating a folder (audit events of the interpreter), and every fsync. 
 folder as it was before the operation, so `folder_states` copies the folder before each operation
 of one run instead of running the job once per kill. `small_disk` is a disk that gets full.
 
-Each test interrupts one variant of its job everywhere, and others at a sample of places that
-`spread` takes; with INTERRUPT_EVERYWHERE=1 in the environment, it takes all.
+Each test interrupts its job at a sample of places that `spread` takes; with INTERRUPT_EVERYWHERE=1
+in the environment, it takes all.
 """
 
 from __future__ import annotations

@@ -59,8 +59,6 @@ CALLS: dict[str, str] = {
     "play": "1+1 --teacher --plain",
     "publish": "run --into out",
     "study": "--grid grid.json --store out --work-folder work --status",
-    "teach": "--demo-operations 0 --teach-rounds 1 --teach-counterexamples 1 --cloning-updates 2 "
-    "--base 2 --columns 4 --max-digits 2 --frames 2 --eval-episodes 2 --run-folder out",
 }
 #: Calls of options that the call above does not use.
 OTHER_CALLS: dict[tuple[str, str], str] = {
@@ -95,8 +93,9 @@ PATHS = (
 
 
 def commands() -> Iterator[str]:
+    """Yield all commands but `teach`, which is `bc_then_ppo` with another preset."""
     for module in pkgutil.iter_modules(pipelines.__path__):
-        if not module.ispkg:
+        if not module.ispkg and module.name != "teach":
             yield module.name
 
 
