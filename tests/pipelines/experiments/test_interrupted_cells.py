@@ -67,7 +67,7 @@ def record_of(cell: Cell, work: Path) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize(("arm", "tried"), [("cloning", 25), ("ppo", 30)])
+@pytest.mark.parametrize(("arm", "tried"), [("cloning", 12), ("ppo", 15)])
 def test_a_cell_killed_at_any_file_operation_gives_the_same_record(
     arm: Arm, tried: int, demonstrations: Path, tmp_path: Path
 ) -> None:

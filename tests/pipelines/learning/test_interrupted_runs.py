@@ -162,8 +162,8 @@ def resumed_differently(
 @pytest.mark.parametrize(
     ("seconds", "tried"),
     [
-        pytest.param(0.0, 80, id="every checkpoint is written"),
-        pytest.param(1e9, 20, id="checkpoints of evaluations alone"),
+        pytest.param(0.0, 35, id="every checkpoint is written"),
+        pytest.param(1e9, 10, id="checkpoints of evaluations alone"),
     ],
 )
 def test_a_run_killed_at_any_file_operation_resumes_to_the_same_result(
@@ -191,7 +191,7 @@ def test_a_run_killed_at_any_file_operation_resumes_to_the_same_result(
 
 
 @pytest.mark.parametrize(
-    ("number", "every"), [(errno.ENOSPC, 5), (errno.EIO, 17), (errno.EDQUOT, 17)]
+    ("number", "every"), [(errno.ENOSPC, 11), (errno.EIO, 29), (errno.EDQUOT, 29)]
 )
 def test_a_failing_disk_is_one_line_and_the_run_resumes_to_the_same_result(
     job: Job,
