@@ -36,9 +36,9 @@ SETTINGS: dict[str, Any] = {
 
 
 def grid() -> dict[str, Any]:
-    """A grid of two clones and two fine-tuned clones."""
+    """A grid of three clones and three fine-tuned clones."""
     comparison = {
-        "seeds": 2,
+        "seeds": 3,
         "steps": 2000,
         "settings": SETTINGS,
         "blocks": [
@@ -119,7 +119,7 @@ def wait_for_records(folder: Path, count: int, process: subprocess.Popen[str]) -
 def test_a_study_resumes_after_a_kill_and_an_interrupt(tmp_path: Path, study: Command) -> None:
     status, out, _ = study(tmp_path, "--status")
     assert status == 0
-    assert "all: 0 done, 0 running, 0 failed, 4 left" in out
+    assert "all: 0 done, 0 running, 0 failed, 6 left" in out
     assert "not known" in out
 
     killed = started(tmp_path, "--workers", "1")
@@ -152,7 +152,7 @@ def test_a_study_resumes_after_a_kill_and_an_interrupt(tmp_path: Path, study: Co
     status, out, err = study(tmp_path)
     assert status == 0, err
     assert "done already" in out
-    assert len(records(tmp_path)) == 4
+    assert len(records(tmp_path)) == 6
     for name, record in kept.items():
         assert records(tmp_path)[name] == record
     for line in out.splitlines():
@@ -163,10 +163,10 @@ def test_a_study_resumes_after_a_kill_and_an_interrupt(tmp_path: Path, study: Co
 
     before = (tmp_path / "store" / FILE).read_bytes()
     status, out, _ = study(tmp_path)
-    assert "4 cells, 4 done already" in out
+    assert "6 cells, 6 done already" in out
     assert (tmp_path / "store" / FILE).read_bytes() == before
     status, out, _ = study(tmp_path, "--status")
-    assert "all: 4 done, 0 running, 0 failed, 0 left" in out
+    assert "all: 6 done, 0 running, 0 failed, 0 left" in out
 
 
 def test_a_study_removes_run_folders_that_a_kill_left_after_their_record_was_stored(
@@ -188,7 +188,7 @@ def test_a_study_removes_run_folders_that_a_kill_left_after_their_record_was_sto
     with lock(work.lock(used)):
         status, out, err = study(tmp_path)
     assert status == 0, err
-    assert "4 cells, 4 done already" in out
+    assert "6 cells, 6 done already" in out
     kept = {work.run(used), work.lock(used), other_grid}
     assert set((tmp_path / "work" / "cells").iterdir()) == kept
     study(tmp_path)
@@ -204,13 +204,13 @@ def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Co
         out, err = running.communicate(timeout=300)
         assert workers[1].poll() is None
     assert running.returncode == 0, err
-    assert len(records(tmp_path)) == 4
+    assert len(records(tmp_path)) == 6
     assert not read_store(tmp_path / "store").failures
     table = (tmp_path / "store" / "tables.md").read_text()
-    assert "2 seeds" in table
+    assert "3 seeds" in table
     # Nothing is left for processes of this machine.
     _, out, _ = study(tmp_path)
-    assert "4 cells, 4 done already" in out
+    assert "6 cells, 6 done already" in out
 
 
 @pytest.mark.parametrize(
@@ -246,13 +246,13 @@ def test_records_of_an_older_scoring_version_are_reported_until_they_are_replace
         store.add(replace(synthetic.record(clone=synthetic.score(0.5)), cell=cells[0]))
     status, out, err = study(tmp_path, "--report-only")
     assert status == 0, err
-    assert "the 4 records of scoring version 1; the 1 of version 2 are left out" in out
+    assert "the 6 records of scoring version 1; the 1 of version 2 are left out" in out
     table = (tmp_path / "store" / "tables.md").read_text()
     assert "a subtraction below zero was turned into an addition" in table
-    assert "from 4 records" in table
+    assert "from 6 records" in table
     _, out, _ = study(tmp_path, "--status")
-    assert "all: 1 done, 0 running, 0 failed, 3 left" in out
-    assert "3 of the cells left have records of scoring version 1" in out
+    assert "all: 1 done, 0 running, 0 failed, 5 left" in out
+    assert "5 of the cells left have records of scoring version 1" in out
 
 
 def test_a_damaged_store_is_repaired_with_a_message(tmp_path: Path, study: Command) -> None:
