@@ -4,9 +4,9 @@
 
 `pip-compile --generate-hashes` downloads every file of an index that lacks the JSON interface of
 PyPI, which takes an hour; the pages that pip reads have the hashes already. Kept are the wheels
-that CPython 3.11 can install on 64-bit Linux, macOS and Windows. Source archives are left out, so
-that an installation runs no code of a package. torch becomes a comment, from which `make setup`
-takes its version: which of its builds is right depends on the machine.
+that CPython 3.11 to 3.13 can install on 64-bit Linux, macOS and Windows. Source archives are left
+out, so that an installation runs no code of a package. torch becomes a comment, from which `make
+setup` takes its version: which of its builds is right depends on the machine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from piptools.repositories import PyPIRepository
 
 NOT_HASHED = "torch"
 PIN = re.compile(r"([a-z0-9-]+)==([0-9a-z.]+)\s*(#.*)?")
-#: The minor version of Python 3.
-MINOR = 11
+#: The minor versions of Python 3.
+MINORS = (11, 12, 13)
 PLATFORM = re.compile(r"any|manylinux\w*_(x86_64|aarch64)|macosx\w*|win_amd64")
 
 
@@ -75,14 +75,14 @@ def _hashes(repository: PyPIRepository, name: str, version: str) -> Iterator[str
 
 
 def _fits(interpreter: str, abi: str) -> bool:
-    """Return whether CPython of this version can install a wheel with these tags."""
+    """Return whether CPython of one of these versions can install a wheel with these tags."""
     name = re.fullmatch(r"(cp|py)3(\d*)", interpreter)
     if name is None:
         return False
     minor = int(name[2] or 0)
     if name[1] == "cp" and abi != "abi3":
-        return minor == MINOR and abi in (interpreter, "none")
-    return minor <= MINOR and abi in ("abi3", "none")
+        return minor in MINORS and abi in (interpreter, "none")
+    return minor <= max(MINORS) and abi in ("abi3", "none")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,12 @@ __all__ = [
     "End",
     "Operation",
     "Task",
+    "__version__",
     "parse_expression",
     "terms_of",
 ]
+
+__version__ = "0.1.0"
 
 #: Modules of the names that are imported on first use, which keeps `import abacus` fast.
 _LAZY_MODULES = {

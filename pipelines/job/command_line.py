@@ -11,7 +11,7 @@
         sys.exit(run(main, Options, __doc__, example="python -m pipelines.job data.h5 --seed 1"))
 
 A user's mistake (ValueError, OSError) ends in one line that says what to do, not in a traceback; so
-do sizes that exceed the memory or the integers of the machine.
+do sizes that exceed the memory or the integers of the machine, and libraries that are missing.
 """
 
 from __future__ import annotations
@@ -36,6 +36,15 @@ EXIT_MISTAKE = 2
 #: The most characters of an error message: longer ones repeat a long argument.
 _MOST_CHARACTERS = 500
 _HELP, _POSITIONAL, _GROUP = "help", "positional", "group"
+#: The extra that installs a library; most come with `train`.
+_EXTRAS = {
+    "dask": "dask",
+    "distributed": "dask",
+    "matplotlib": "evaluate",
+    "minari": "minari",
+    "scipy": "evaluate",
+}
+_OUR_PACKAGES = ("abacus", "oracle", "pipelines")
 
 
 def option(default: Any, help: str) -> Any:  # noqa: A002 - argparse's own word
@@ -88,6 +97,18 @@ def parser_for(options: type[Any], description: str, example: str) -> argparse.A
     return parser
 
 
+def flags_of(options: type[Any]) -> Iterator[str]:
+    """Yield the flags of a job's options."""
+    for field in dataclasses.fields(options):
+        names = [field.name] if _HELP in field.metadata else field.metadata.get(_GROUP, ())
+        if not field.metadata.get(_POSITIONAL):
+            yield from (_flag(name) for name in names)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def _add(
     parser: argparse.ArgumentParser,
     name: str,
@@ -111,12 +132,11 @@ def _add(
             keywords["nargs"] = "*" if several else "?"
         parser.add_argument(name, **keywords)
         return
-    flag = "--" + name.replace("_", "-")
     if kind is bool:
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **keywords)
+        parser.add_argument(_flag(name), action=argparse.BooleanOptionalAction, **keywords)
         return
     keywords["metavar"] = None if choices else getattr(kind, "__name__", "value").upper()
-    parser.add_argument(flag, required=required, **keywords)
+    parser.add_argument(_flag(name), required=required, **keywords)
 
 
 def _kind(hint: Any) -> tuple[Callable[[str], Any], list[Any] | None, bool]:
@@ -188,6 +208,16 @@ def run(
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does; there is nowhere to print to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_MISTAKE
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library in ("", *_OUR_PACKAGES):
+            raise
+        extra = _EXTRAS.get(library, "train")
+        print(
+            f"{name}: {library} is not installed: pip install 'virtual-abacus[{extra}]'",
+            file=sys.stderr,
+        )
         return EXIT_MISTAKE
     except (ValueError, OSError, MemoryError, OverflowError) as error:
         print(f"{name}: {_one_line(error)}", file=sys.stderr)

@@ -10,12 +10,8 @@ EXIT_INTERRUPTED = 130
 
 
 def end_on_interrupt() -> None:
-    """Let Ctrl-C end the process with one line, if it runs `python -m` and imports a job.
-
-    `sys.argv[0]` is `-m` while Python looks for the module. A library that imports the package, and
-    a shell that ignores Ctrl-C, keep their handler.
-    """
-    if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    """Let Ctrl-C end the process with one line; a shell that ignores Ctrl-C keeps its handler."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
@@ -27,6 +23,6 @@ def raise_on_interrupt() -> None:
 
 def _end(number: int, frame: object) -> None:
     words = sys.orig_argv
-    name = words[words.index("-m") + 1] if "-m" in words[:-1] else "pipelines"
+    name = words[words.index("-m") + 1] if "-m" in words[:-1] else "abacus"
     os.write(2, f"{name}: interrupted\n".encode())
     os._exit(EXIT_INTERRUPTED)

@@ -21,10 +21,14 @@ _HTML = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_
 <h3>{{ table.title }}</h3><p>{{ table.note }}</p>
 <div class="wide" tabindex="0" role="region" aria-label="{{ table.title }}">
 <table data-key="{{ table.key }}">
-<thead><tr>{% for cell in table.header %}<th scope="col">{{ cell }}</th>{% endfor %}</tr></thead>
+<thead><tr>
+{%- for cell in table.header -%}
+<th scope="col"{{ classes[loop.index0] }}>{{ cell }}</th>
+{%- endfor -%}
+</tr></thead>
 <tbody>
 {% for row in table.rows %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+<tr>{% for cell in row %}<td{{ classes[loop.index0] }}>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody>
 </table>
@@ -69,7 +73,9 @@ class Table:
 
     def html(self) -> Markup:
         """Return the title as a heading, the note and the cells, escaped."""
-        return Markup(_HTML.render(table=self))
+        authors = Markup(' class="authors"')  # the style sheet sets the published figures apart
+        classes = [authors if name.startswith("authors") else "" for name in self.header]
+        return Markup(_HTML.render(table=self, classes=classes))
 
 
 def _markdown_row(cells: tuple[str, ...]) -> str:

@@ -177,8 +177,13 @@ def test_sizes_beyond_the_machine_are_one_line(
     assert capsys.readouterr().err == line
 
 
-#: What Ctrl-C meets: the first imports of the package, those of numba, those of torch, the work.
-PLACES = ("import pipelines.job.command_line", "import numba", "import torch", "import sb3_contrib")
+#: What Ctrl-C meets: the first imports of the package, those of its options, those of the work.
+PLACES = (
+    "import pipelines.job.command_line",
+    "import gymnasium",
+    "import numba",
+    "import safetensors",
+)
 INTERRUPTED_IMPORT = """
 import builtins, os, signal, sys
 imported = builtins.__import__
