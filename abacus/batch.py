@@ -263,6 +263,18 @@ class AbacusBatch:
         scalars["program_first"] = np.cumsum(counts) - counts
         scalars["program_count"] = counts
 
+    def load_tasks(self, tasks: Sequence[Task]) -> None:
+        """Give every abacus its own task; takes effect at the next reset."""
+        if len(tasks) != self.num_envs:
+            raise ValueError(f"{len(tasks)} tasks: give one for each of {self.num_envs} abaci")
+        for task in tasks:
+            self.config.check_task(task)
+        starts = value_digits([task.start for task in tasks], self.config)
+        every = [operation for task in tasks for operation in task.operations]
+        digits, headers = program_arrays(every, self.config)
+        counts = np.array([len(task.operations) for task in tasks], np.int32)
+        self.load(starts, digits, headers[:, 0], headers[:, 1], counts)
+
     def set_tasks(
         self,
         tasks: Sequence[Task],

@@ -17,7 +17,9 @@ import numpy as np
 from abacus.compiling import compiled_inline, compiled_with
 from abacus.observation import SIGNPOST_LEFT, SIGNPOST_PLACES, SIGNPOST_RIGHT, SIGNPOST_UNSEEN
 from abacus.reward import OUTCOMES, TERMS
+from abacus.rules import ADD as ADD
 from abacus.rules import ENCODING_PERIOD, Action, End
+from abacus.rules import SUBTRACT as SUBTRACT
 
 LEFT, RIGHT, UP, DOWN = (int(a) for a in (Action.LEFT, Action.RIGHT, Action.UP, Action.DOWN))
 TO_LEFT, TO_RIGHT = int(Action.SIGNPOST_LEFT), int(Action.SIGNPOST_RIGHT)
@@ -29,7 +31,6 @@ END_WRONG_SIGNPOST, END_WRONG_SLIDE = int(End.WRONG_SIGNPOST), int(End.WRONG_SLI
 END_WRONG_SUBMIT = int(End.WRONG_SUBMIT)
 END_CAPACITY, END_EXPRESSION = int(End.CAPACITY), int(End.EXPRESSION)
 
-ADD, SUBTRACT = 0, 1
 DRAW_BOTH, DRAW_ADD, DRAW_SUBTRACT = 0, 1, 2
 FINGER_OUTCOME, SIGNPOST_OUTCOME, SLIDE_OUTCOME, SUBMIT_OUTCOME = 0, 1, 2, 3
 #: Value of `digit_index` while an operation symbol is shown.

@@ -22,6 +22,8 @@ ENCODING_PERIOD = 3
 #: The paper's step budget, at the start and for each right slide, on its ten columns.
 PAPER_STEP_BUDGET = 32
 PAPER_COLUMNS = 10
+#: Codes of the operations.
+ADD, SUBTRACT = 0, 1
 
 
 class NamedInteger(IntEnum):

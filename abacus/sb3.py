@@ -20,16 +20,6 @@ from abacus.rules import AbacusConfig, Action
 Observation = dict[str, npt.NDArray[np.float32]]
 
 
-class _NoInfo(dict[str, Any]):
-    """The empty info that environments without an end share; writing to it raises TypeError."""
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        raise TypeError("the info of an environment that has not ended is shared: copy it first")
-
-
-_NO_INFO = _NoInfo()
-
-
 class AbacusVecEnv(VecEnv):
     """N abaci that step together, with the rules of `abacus.env.AbacusEnv`.
 
@@ -80,7 +70,8 @@ class AbacusVecEnv(VecEnv):
         """Carry out the stored actions."""
         batch = self.batch
         batch.step(self._actions)
-        infos: list[dict[str, Any]] = [_NO_INFO] * self.num_envs
+        # Wrappers write into them: each abacus has its own.
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         if len(batch.ended):
             self._add_finals(infos)
         dones = batch.terminated | batch.truncated

@@ -9,8 +9,12 @@ import numpy.typing as npt
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvWrapper
 
+from abacus.batch import AbacusBatch
+from abacus.env import AbacusEnv
+from abacus.observation import observation_space
 from abacus.sb3 import AbacusVecEnv
 from oracle.algorithm import Variant, check_variant
 from oracle.expert import expert_actions
@@ -21,19 +25,25 @@ Observation = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 class ExpertPolicy(BasePolicy):
     """The expert's actions in the current states of one environment.
 
-    The environment is an `AbacusVecEnv`, also inside wrappers that keep its observations or, like
-    `FlatObservations`, flatten them. Off the algorithm's path, an observation does not determine
-    the expert's action; the state does. So the policy belongs to an environment, and `predict`
-    checks that it is given the current observations of that environment.
+    The environment is an `AbacusVecEnv` or a `DummyVecEnv` of `AbacusEnv`, also inside wrappers
+    that keep its observations or flatten them, like `FlatObservations` and Gymnasium's
+    `FlattenObservation`. Off the algorithm's path, an observation does not determine the expert's
+    action; the state does. So the policy belongs to an environment, and `predict` checks that it is
+    given the current observations of that environment.
     """
 
     def __init__(self, env: VecEnv, variant: Variant = "before") -> None:
         check_variant(variant)
         abaci = env.unwrapped
-        if not isinstance(abaci, AbacusVecEnv):
-            raise ValueError(f"env is a {type(abaci).__name__}: give an AbacusVecEnv")
+        self._batches = _batches_of(abaci)
+        first = self._batches[0]
+        #: The order in which a wrapper concatenates the entries of an observation.
+        self._flat_entries = tuple(
+            first.observation
+            if isinstance(abaci, AbacusVecEnv)
+            else observation_space(first.config).spaces
+        )
         super().__init__(env.observation_space, env.action_space)
-        self._batch = abaci.batch
         self._variant = variant
 
     def predict(
@@ -46,15 +56,20 @@ class ExpertPolicy(BasePolicy):
     ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
         """Return the expert's actions; masks are ignored, because every action is legal."""
         batched = self._check_current(observation)
-        actions = expert_actions(self._batch, self._variant)
+        answers = [expert_actions(batch, self._variant) for batch in self._batches]
+        actions = np.concatenate(answers)
         return (actions if batched else actions[0]), state
 
     def _check_current(self, observation: Observation) -> bool:
         """Raise ValueError unless this is the current observation; return whether it is batched."""
-        current: dict[str, npt.NDArray[Any]] = dict(self._batch.observation)
+        current: dict[str, npt.NDArray[Any]] = {
+            key: np.concatenate([batch.observation[key] for batch in self._batches])
+            for key in self._batches[0].observation
+        }
         given = observation
         if not isinstance(given, dict):
-            current, given = {"": self._batch.out.rows}, {"": given}
+            flat = np.concatenate([current[key] for key in self._flat_entries], axis=1)
+            current, given = {"": flat}, {"": given}
         if set(given) != set(current):
             raise ValueError(
                 f"observation has the entries {', '.join(map(str, given))}: give "
@@ -74,11 +89,29 @@ class ExpertPolicy(BasePolicy):
         raise NotImplementedError("the expert needs the state of its environment: call predict()")
 
 
+def _batches_of(abaci: VecEnv) -> list[AbacusBatch]:
+    """Return the states of an environment, in the order of its abaci."""
+    if isinstance(abaci, AbacusVecEnv):
+        return [abaci.batch]
+    singles = [env.unwrapped for env in abaci.envs] if isinstance(abaci, DummyVecEnv) else [abaci]
+    for single in singles:
+        if not isinstance(single, AbacusEnv):
+            raise ValueError(
+                f"env is a {type(single).__name__}: give an AbacusVecEnv, or a DummyVecEnv of "
+                "AbacusEnv"
+            )
+    return [single.batch for single in singles if isinstance(single, AbacusEnv)]
+
+
 Flat = npt.NDArray[np.float32]
 
 
 class FlatObservations(VecEnvWrapper):
-    """Concatenate window, symbol, operation and previous action into one array."""
+    """Concatenate window, symbol, operation and previous action into one array.
+
+    imitation's DAgger, GAIL and AIRL take no Dict observations. Their demonstrations must be flat
+    too: `oracle.demos.learners.trajectories(demonstrations, flat=True)`.
+    """
 
     def __init__(self, venv: AbacusVecEnv) -> None:
         self._keys = tuple(venv.batch.observation)

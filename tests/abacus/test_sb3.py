@@ -14,12 +14,14 @@ import torch
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
+from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor
 
 from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv, Observation
+from abacus.tasks import Task
 from tests.abacus.players import right_action
 
 SMALL: dict[str, Any] = {"columns": 3, "base": 3, "max_digits": 2}
@@ -86,9 +88,37 @@ def test_only_ended_abaci_have_infos() -> None:
     assert dones.tolist() == [True, False, False]
     assert infos[0]["end"] == "WRONG_SUBMIT"
     assert infos[1] == infos[2] == {}
-    # The abaci share one dict, so that writing to it would change all infos.
-    with pytest.raises(TypeError, match="copy it first"):
-        infos[1]["mine"] = 1
+
+
+def test_a_wrapper_may_write_into_the_infos() -> None:
+    """imitation's wrappers do; what they write stays with that abacus and that step."""
+    envs = new_envs(3)
+    envs.reset()
+    infos = envs.step(np.full(3, Action.DOWN))[3]
+    infos[0]["mine"] = 1
+    assert infos[1:] == [{}, {}]
+    assert envs.step(np.full(3, Action.DOWN))[3] == [{}, {}, {}]
+
+
+def test_episodes_are_drawn_from_tasks() -> None:
+    envs = new_envs(2, columns=4, base=3, max_digits=3)
+    envs.batch.set_tasks([Task.parse("7 + 1")])
+    envs.reset()
+    infos: list[dict[str, Any]] = [{}]
+    while not infos[0]:
+        _, _, _, infos = step(envs, [right_action(envs.batch, i) for i in range(2)])
+    assert [info["end"] for info in infos] == ["EXPRESSION"] * 2
+    assert [info["operations_solved"] for info in infos] == [1, 1]
+    assert envs.batch.final_tasks.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"base": 10, "frames": 1, "start": "random"}], ids=str)
+def test_the_checker_passes_the_single_environment_without_a_warning(
+    settings: dict[str, Any],
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(AbacusEnv(**settings))
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
-"""The Gymnasium vector environment: `make_vec`, and the same steps as single environments."""
+"""The Gymnasium vector environment: `make_vec`, and the same steps as single environments.
+
+The tests run with Gymnasium 0.29 (`make test`) and 1.x (`make test-gymnasium1`).
+"""
 
 from __future__ import annotations
 
 import random
 import warnings
+from importlib import import_module
 from typing import Any
 
 import gymnasium
@@ -14,7 +18,7 @@ from gymnasium.vector.utils import iterate
 
 from abacus.env import AbacusEnv
 from abacus.rules import AbacusConfig, Action
-from abacus.vector import AbacusVectorEnv
+from abacus.vector import AbacusVectorEnv, AutoresetMode
 from tests.abacus.players import right_action
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -26,15 +30,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_vec(num_envs: int = 3, **vector_kwargs: Any) -> AbacusVectorEnv:
+#: Where the last observation of an episode is.
+FINAL = "final_observation" if AutoresetMode is None else "final_obs"
+gymnasium_0 = pytest.mark.skipif(AutoresetMode is not None, reason="a mode of Gymnasium 0.29")
+gymnasium_1 = pytest.mark.skipif(AutoresetMode is None, reason="needs Gymnasium 1.1 or later")
+
+
+def make_vec(num_envs: int = 3, **settings: Any) -> AbacusVectorEnv:
+    """Call `gymnasium.make_vec` as the docstring says for the installed version."""
+    arguments: dict[str, Any] = settings
+    if AutoresetMode is None:
+        arguments = {"vectorization_mode": "custom", "vector_kwargs": settings}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        envs = gymnasium.make_vec(
-            "Abacus-v0",
-            num_envs=num_envs,
-            vectorization_mode="custom",
-            vector_kwargs=vector_kwargs,
-        )
+        envs: Any = gymnasium.make_vec("Abacus-v0", num_envs=num_envs, **arguments)
     assert isinstance(envs, AbacusVectorEnv)
     return envs
 
@@ -61,6 +70,79 @@ def test_make_vec_passes_the_settings() -> None:
     assert envs.spec.id == "Abacus-v0"
 
 
+@gymnasium_1
+def test_the_vectorization_mode_can_be_named() -> None:
+    envs: Any = gymnasium.make_vec(
+        "Abacus-v0", num_envs=2, vectorization_mode="vector_entry_point", columns=20
+    )
+    assert isinstance(envs, AbacusVectorEnv)
+    assert (envs.num_envs, envs.config.columns) == (2, 20)
+    assert envs.spec is not None
+    again: Any = gymnasium.make_vec(envs.spec)
+    assert isinstance(again, AbacusVectorEnv)
+    assert (again.num_envs, again.config) == (2, envs.config)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_gymnasiums_own_vector_environments_step_as_ours(mode: str) -> None:
+    others: Any = gymnasium.make_vec("Abacus-v0", num_envs=3, vectorization_mode=mode)
+    ours = make_vec(3)
+    try:
+        for envs in (ours, others):
+            envs.reset(seed=4)
+        for _ in range(4):
+            actions = np.array([right_action(ours.batch, i) for i in range(3)])
+            seen, other = ours.step(actions), others.step(actions)
+            assert all(np.array_equal(seen[0][key], other[0][key]) for key in seen[0])
+            assert np.allclose(seen[1], other[1])
+            assert np.array_equal(seen[4]["action_mask"], np.stack(list(other[4]["action_mask"])))
+    finally:
+        others.close()
+
+
+@gymnasium_1
+def test_the_metadata_say_when_an_abacus_is_reset() -> None:
+    assert AbacusVectorEnv.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+
+
+def vector_wrapper(name: str) -> Any:
+    """Return a wrapper of Gymnasium 1.x."""
+    return getattr(import_module("gymnasium.wrappers.vector"), name)
+
+
+@gymnasium_1
+def test_gymnasiums_wrapper_counts_episodes() -> None:
+    """It reads `autoreset_mode`: the second episode begins where the first ends."""
+    envs: Any = make_vec(2, expression="3+4")
+    envs = vector_wrapper("RecordEpisodeStatistics")(envs)
+    envs.reset(seed=0)
+    for _ in range(2):
+        infos: dict[str, Any] = {}
+        while "episode" not in infos:
+            actions = [right_action(envs.unwrapped.batch, i) for i in range(2)]
+            infos = envs.step(np.array(actions))[4]
+        assert infos["episode"]["l"].tolist() == infos["final_info"]["steps"].tolist()
+        assert infos["episode"]["r"] == pytest.approx(infos["final_info"]["episode_return"])
+
+
+@gymnasium_1
+def test_gymnasiums_wrapper_splits_the_infos() -> None:
+    envs: Any = make_vec(2, expression="3+4")
+    envs = vector_wrapper("DictInfoToList")(envs)
+    _, infos = envs.reset(seed=0)
+    assert infos[1]["action_mask"].shape == (8,)
+    infos = envs.step(np.array([Action.SUBMIT, Action.DOWN]))[4]
+    assert infos[0]["final_info"]["end"] == "WRONG_SUBMIT"
+    assert infos[0][FINAL].keys() == envs.single_observation_space.keys()
+    assert infos[1].keys() == {"action_mask", "outcomes", "reward_terms", "illegal"}
+
+
+def test_a_part_cannot_be_reset() -> None:
+    with pytest.raises(ValueError, match="reset_mask is not supported: abaci that end are reset"):
+        make_vec().reset(options={"reset_mask": np.array([True, False, False])})
+
+
+@gymnasium_0
 @pytest.mark.parametrize("ignored", [{"columns": 20}, {"render_mode": "ansi"}, {"start": 3}])
 def test_settings_that_gymnasium_would_drop_raise(ignored: dict[str, Any]) -> None:
     name = next(iter(ignored))
@@ -147,22 +229,37 @@ def test_vector_env_equals_single_environments(settings: dict[str, Any], copy: b
     assert ends
 
 
+def report_of(infos: dict[str, Any], i: int) -> dict[str, Any]:
+    """Return the report of the episode that ended in abacus i."""
+    if AutoresetMode is None:
+        report: dict[str, Any] = infos["final_info"][i]
+        return report
+    columns = infos["final_info"]
+    assert all(columns[f"_{key}"][i] for key in columns if key[0] != "_")
+    return {key: column[i] for key, column in columns.items() if key[0] != "_"}
+
+
 def assert_final(infos: dict[str, Any], i: int, last: Any, info: dict[str, Any]) -> None:
-    assert infos["_final_observation"][i]
+    assert infos[f"_{FINAL}"][i]
     assert infos["_final_info"][i]
     for key, seen in last.items():
-        assert np.array_equal(infos["final_observation"][i][key], seen)
-    report = infos["final_info"][i]
+        assert np.array_equal(infos[FINAL][i][key], seen)
+    report = report_of(infos, i)
     for key in ("end", "operations_done", "operations_solved", "illegal_actions", "reloads"):
         assert report[key] == info[key]
 
 
 def assert_no_final(infos: dict[str, Any], i: int) -> None:
-    if "final_info" in infos:
-        assert not infos["_final_observation"][i]
-        assert not infos["_final_info"][i]
-        assert infos["final_observation"][i] is None
+    if "final_info" not in infos:
+        return
+    assert not infos[f"_{FINAL}"][i]
+    assert not infos["_final_info"][i]
+    assert infos[FINAL][i] is None
+    if AutoresetMode is None:
         assert infos["final_info"][i] is None
+    else:
+        assert infos["final_info"]["end"][i] is None
+        assert not infos["final_info"]["_end"][i]
 
 
 def test_final_info_counts_the_whole_episode() -> None:
@@ -177,7 +274,7 @@ def test_final_info_counts_the_whole_episode() -> None:
         total += rewards
         steps += 1
     for i in range(2):
-        report = infos["final_info"][i]
+        report = report_of(infos, i)
         assert report["episode_return"] == pytest.approx(total[i])
         assert report["steps"] == steps
         assert report["operations_solved"] == 2

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
+from gymnasium.wrappers.flatten_observation import FlattenObservation
+from imitation.algorithms.adversarial.airl import AIRL
+from imitation.algorithms.adversarial.gail import GAIL
 from imitation.algorithms.bc import BC
 from imitation.algorithms.dagger import SimpleDAggerTrainer
 from imitation.data import rollout
+from imitation.data.wrappers import RolloutInfoWrapper
+from imitation.rewards.reward_nets import BasicRewardNet
+from imitation.util import logger as imitation_logger
+from imitation.util.util import make_vec_env
+from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor
 
 from abacus.env import AbacusEnv
 from abacus.kernel import ON_OPERATION_SYMBOL
 from abacus.rules import AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv, Observation
 from oracle.algorithm import VARIANTS, Variant
+from oracle.demos import Demonstrations, Recipe, record_demonstrations
+from oracle.demos.learners import trajectories
 from oracle.expert import expert_actions
 from oracle.policy import ExpertPolicy, FlatObservations
 
@@ -130,8 +143,12 @@ def test_a_flat_array_of_another_shape_is_refused() -> None:
 
 
 def test_another_environment_is_refused() -> None:
-    with pytest.raises(ValueError, match="env is a DummyVecEnv: give an AbacusVecEnv"):
-        ExpertPolicy(DummyVecEnv([AbacusEnv]))
+    with pytest.raises(ValueError, match="env is a CartPoleEnv: give an AbacusVecEnv, or a Dummy"):
+        ExpertPolicy(DummyVecEnv([AbacusEnv, lambda: gymnasium.make("CartPole-v1")]))
+    # Without its processes, which take seconds to start.
+    elsewhere = SubprocVecEnv.__new__(SubprocVecEnv)
+    with pytest.raises(ValueError, match="env is a SubprocVecEnv: give an AbacusVecEnv"):
+        ExpertPolicy(elsewhere)
 
 
 def test_an_unknown_variant_is_refused() -> None:
@@ -165,6 +182,61 @@ def test_imitation_rolls_it_out_and_all_is_solved(variant: Variant) -> None:
         assert trajectory.infos[-1]["operations_solved"] == 4
 
 
+def documented_venv(**settings: Any) -> VecEnv:
+    """Return the environment that imitation's documentation makes for rollouts."""
+    venv: VecEnv = make_vec_env(
+        "Abacus-v0",
+        rng=np.random.default_rng(0),
+        n_envs=3,
+        post_wrappers=[lambda env, _: RolloutInfoWrapper(env)],
+        env_make_kwargs={"columns": 12, "operations": "add", "max_operations": 2} | settings,
+    )
+    return venv
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_imitation_rolls_it_out_as_its_documentation_says(variant: Variant) -> None:
+    venv = documented_venv()
+    assert isinstance(venv, DummyVecEnv)
+    rollouts = rollout.rollout(
+        ExpertPolicy(venv, variant),
+        venv,
+        rollout.make_sample_until(min_timesteps=None, min_episodes=6),
+        rng=np.random.default_rng(0),
+    )
+    assert len(rollouts) >= 6
+    for trajectory in rollouts:
+        # Two operations with their resets: all submits are right, and no term punishes a mistake.
+        assert trajectory.terminal
+        assert (trajectory.rews > -0.1).all()
+        assert trajectory.acts[-1] == Action.SUBMIT
+    transitions = rollout.flatten_trajectories(rollouts)
+    assert len(transitions) == sum(map(len, rollouts))
+
+
+def test_actions_in_a_dummy_vec_env_are_those_in_a_batch() -> None:
+    """Also where a wrapper of each environment flattens the observations."""
+    batched = new_env(3, start="random")
+    dummies: list[Callable[[], gymnasium.Env[Any, Any]]] = [
+        lambda: AbacusEnv(columns=6, max_digits=3, start="random"),
+        lambda: FlattenObservation(AbacusEnv(columns=6, max_digits=3, start="random")),
+    ]
+    for make in dummies:
+        batched.seed(0)
+        batched.reset()
+        dummy = DummyVecEnv([make] * 3)
+        dummy.seed(0)
+        observation, expert = dummy.reset(), ExpertPolicy(dummy)
+        # Later episodes differ: a batch and single environments draw them alike only once.
+        for _ in range(12):
+            actions, _ = expert.predict(observation)  # type: ignore[arg-type]
+            assert np.array_equal(actions, expert_actions(batched.batch))
+            batched.step(actions)
+            observation = dummy.step(actions)[0]
+        with pytest.raises(ValueError, match="is not the current one"):
+            expert.predict(np.zeros((3, 88)))
+
+
 def test_flat_observations_concatenate_the_entries() -> None:
     env, twin = new_env(expression="3"), new_env(expression="3")
     flat = FlatObservations(twin)
@@ -183,6 +255,35 @@ def test_flat_observations_concatenate_the_entries() -> None:
             assert np.array_equal(flat_infos[0]["terminal_observation"], last)
             break
     assert dones[0]
+
+
+@pytest.mark.parametrize("trainer", [GAIL, AIRL])
+def test_adversarial_trainers_run(trainer: type[GAIL | AIRL], tmp_path: Path) -> None:
+    """A few hundred steps as in imitation's documentation, with demonstrations from a file."""
+    record_demonstrations(Recipe(operations=30), tmp_path / "some.h5")
+    demonstrations = Demonstrations.open(tmp_path / "some.h5")
+    env = FlatObservations(AbacusVecEnv(4, config=demonstrations.config))
+    env.seed(0)
+    learner = PPO("MlpPolicy", env, n_steps=64, batch_size=64, n_epochs=2, seed=0, device="cpu")
+    rewards = BasicRewardNet(env.observation_space, env.action_space)
+    before = {name: tensor.clone() for name, tensor in rewards.state_dict().items()}
+    logger: Any = imitation_logger.configure(tmp_path / "log", [])
+    adversary = trainer(
+        demonstrations=list(trajectories(demonstrations, flat=True)),
+        demo_batch_size=64,
+        venv=env,
+        gen_algo=learner,
+        reward_net=rewards,
+        allow_variable_horizon=True,
+        custom_logger=logger,
+        log_dir=tmp_path,
+    )
+    adversary.train(512)
+    assert learner.num_timesteps == 512
+    assert any(not torch.equal(before[name], now) for name, now in rewards.state_dict().items())
+    infos = adversary.venv_train.step(np.zeros(4, np.int64))[3]
+    assert all("original_env_rew" in info for info in infos)
+    logger.close()
 
 
 def test_dagger_uses_it_as_expert(tmp_path: Path) -> None:
