@@ -32,11 +32,14 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, replaces_folder: bool = False) -> Iterator[Path]:
     """Yield a path at which to create a file or folder, and rename it to `path` afterwards.
 
     The temporary path is on the same file system. Nothing is renamed, and what was created is
     removed, if the block raises. For a device or pipe, the file is copied to it afterwards.
+
+    A folder that exists at `path` is an error unless `replaces_folder`: then it is moved aside, and
+    removed when the new one is in place.
     """
     in_place = is_special(path)
     path = path if in_place else followed(path)
@@ -51,6 +54,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
             yield temporary
             if in_place:
                 _copy_to_special(temporary, path)
+            elif replaces_folder and path.is_dir():
+                # A dataset of Minari, which shares this folder, cannot have a name with a dot.
+                _exchange(temporary, path, Path(folder) / ".replaced")
             else:
                 move_into_place(temporary, path)
     except OSError as error:
@@ -65,6 +71,17 @@ def move_into_place(temporary: Path, path: Path) -> None:
     _sync(temporary)
     temporary.replace(path)
     _sync(path.parent)
+
+
+def _exchange(temporary: Path, path: Path, aside: Path) -> None:
+    """Move a folder aside and a complete one to its place, or leave it where it is."""
+    path.replace(aside)
+    try:
+        move_into_place(temporary, path)
+    except OSError:
+        if not path.exists():
+            aside.replace(path)
+        raise
 
 
 def followed(path: Path) -> Path:

@@ -23,11 +23,14 @@ from tqdm import tqdm
 
 from abacus.rules import START_RANDOM, AbacusConfig, Operations
 from oracle.algorithm import Variant
-from oracle.demos import Demonstrations, Recipe, default_path, record_demonstrations
-from oracle.demos.recipe import DEFAULT_OPERATIONS, OPERATIONS_PER_EPISODE, read_tasks
-from oracle.demos.shards import OPERATIONS_PER_SHARD, warm_up
-from oracle.demos.writer import DEFAULT_COMPRESSION
-from pipelines.inspect_demos import summary
+from oracle.demos.recipe import (
+    DEFAULT_COMPRESSION,
+    DEFAULT_OPERATIONS,
+    OPERATIONS_PER_EPISODE,
+    OPERATIONS_PER_SHARD,
+    Recipe,
+    read_tasks,
+)
 from pipelines.job.command_line import option, run
 
 EXAMPLE = "python -m pipelines.generate_demos --n-operations 1e6 --epsilon 0.05 --seed 1"
@@ -130,6 +133,10 @@ def _start(text: str) -> int | Literal["random"]:
 
 def main(options: Options) -> int:
     """Record, and print a summary."""
+    from oracle.demos import Demonstrations, default_path, record_demonstrations
+    from oracle.demos.shards import warm_up
+    from pipelines.inspect_demos import summary
+
     recipe = options.recipe()
     path = options.output or default_path(recipe)
     with _notice_if_slow("compiling the recorder: this happens once on a machine"):

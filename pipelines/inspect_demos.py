@@ -1,33 +1,32 @@
 """Show the content of a demonstrations file: tree, attributes, statistics, one demonstration.
 
 --verify also compares the file with its recipe and replays every episode through the environment
-and the expert; the exit status is 1 if anything differs. A damaged file is refused in one line,
-with status 2.
+and the expert; the exit status is 1 if anything differs. The file of a trained policy is replayed
+without the expert. A damaged file is refused in one line, with status 2.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import h5py
 from tqdm import tqdm
 
-from abacus.batch import AbacusBatch
 from abacus.checks import check_integer, check_number, shorten
-from abacus.kernel import SUBTRACT
 from abacus.render import AbacusView, render_ansi, view_of
 from abacus.render.view import base_numeral, decimal_numeral, visible_columns
-from abacus.rules import Action
-from oracle.demos import Demonstrations
-from oracle.demos.replay import first_difference, recipe_difference
-from oracle.demos.statistics import ArithmeticStatistics, coverage_of, statistics_of
+from abacus.rules import SUBTRACT, AbacusConfig, Action
 from pipelines.job.command_line import argument, option, relative_path, run
+
+if TYPE_CHECKING:
+    from oracle.demos import Demonstrations
+    from oracle.demos.statistics import ArithmeticStatistics
 
 EXAMPLE = "python -m pipelines.inspect_demos datasets/sample.h5 --operation 7 --verify"
 EXIT_DIFFERENT = 1
@@ -50,6 +49,8 @@ class Options:
 
 def main(options: Options) -> int:
     """Print the content, and verify it on request."""
+    from oracle.demos import Demonstrations
+
     check_number("--steps-per-second", options.steps_per_second, 0, low_open=True)
     demonstrations = Demonstrations.open(options.file, verify=options.verify)
     check_integer("--operation", options.operation, 0, demonstrations.counts["operations"] - 1)
@@ -57,7 +58,7 @@ def main(options: Options) -> int:
         animate(demonstrations, options.operation, sys.stdout, options.steps_per_second)
         return 0
     sections = (
-        _tree(options.file),
+        _tree(options.file, demonstrations.config),
         _attributes(demonstrations),
         summary(demonstrations, options.file).splitlines(),
         _trace(demonstrations, options.operation),
@@ -68,6 +69,8 @@ def main(options: Options) -> int:
 
 
 def _verify(demonstrations: Demonstrations) -> int:
+    from oracle.demos.replay import first_difference, recipe_difference
+
     difference: object = recipe_difference(demonstrations)
     if difference is None:
         total = len(demonstrations)
@@ -76,14 +79,23 @@ def _verify(demonstrations: Demonstrations) -> int:
     if difference is not None:
         print(f"differs: {difference}", file=sys.stderr)
         return EXIT_DIFFERENT
+    given_by = "recipe gives" if demonstrations.recipe.policy is None else "recorded actions give"
     print(
-        "verified: the digest is right, the recipe gives these episodes, and all "
+        f"verified: the digest is right, the {given_by} these episodes, and all "
         f"{demonstrations.counts['episodes']:,} episodes replay as they were recorded"
     )
+    if demonstrations.recipe.policy is not None:
+        print("not verified: the actions, which are a policy's, with the expert or the policy")
     return 0
 
 
-def _tree(path: Path) -> Iterator[str]:
+def _tree(path: Path, config: AbacusConfig) -> Iterator[str]:
+    import h5py
+
+    from oracle.demos.schema import DESCRIPTION, SCALE, attributes_of
+
+    # Old files have no descriptions, and those of a stranger's file may hold control characters.
+    attributes = attributes_of(config)
     # The file passed every check: h5py may walk through it.
     with h5py.File(str(path), "r") as file:
         groups: Any = file
@@ -91,9 +103,11 @@ def _tree(path: Path) -> Iterator[str]:
             yield f"/{name}"
             for member, dataset in group.items():
                 stored = dataset.id.get_storage_size()
-                scale = f", scale {dataset.attrs['scale']:g}" if "scale" in dataset.attrs else ""
                 shape = "(" + ", ".join(f"{length:,}" for length in dataset.shape) + ")"
-                yield f"  {member:<16} {dataset.dtype!s:<7} {shape:<22} {stored:>12,} bytes{scale}"
+                of_member = attributes[f"{name}/{member}"]
+                about = re.split("[.:;]", of_member[DESCRIPTION])[0]
+                about += f", scale {of_member[SCALE]:g}" if SCALE in of_member else ""
+                yield f"  {member:<16} {dataset.dtype!s:<7} {shape:<16} {stored:>9,} bytes  {about}"
 
 
 def _attributes(demonstrations: Demonstrations) -> Iterator[str]:
@@ -104,6 +118,8 @@ def _attributes(demonstrations: Demonstrations) -> Iterator[str]:
 
 def summary(demonstrations: Demonstrations, path: Path) -> str:
     """Return the statistics of a file as lines of a name and a text."""
+    from oracle.demos.statistics import statistics_of
+
     assert demonstrations.metadata is not None
     statistics, size = statistics_of(demonstrations), path.stat().st_size
     actions = (
@@ -116,7 +132,9 @@ def summary(demonstrations: Demonstrations, path: Path) -> str:
         f"{statistics.validation_episodes:,} of them for validation",
         "actions": ", ".join(actions),
     }
-    tasks = demonstrations.recipe.tasks
+    tasks, policy = demonstrations.recipe.tasks, demonstrations.recipe.policy
+    if policy is not None:
+        lines["demonstrator"] = str(policy)
     if tasks is not None:
         lines["tasks"] = (
             f"{len(tasks):,} given, one an episode; the first is {shorten(str(tasks[0]))}"
@@ -147,6 +165,8 @@ def _arithmetic(statistics: ArithmeticStatistics, singular: str, plural: str) ->
 
 
 def _coverage(demonstrations: Demonstrations) -> str:
+    from oracle.demos.statistics import coverage_of
+
     coverage = coverage_of(demonstrations)
     if coverage is None:
         config = demonstrations.config
@@ -180,6 +200,8 @@ class Step:
 
 def steps_of(demonstrations: Demonstrations, operation: int) -> Iterator[Step]:
     """Yield the steps of an operation, replayed in the environment."""
+    from abacus.batch import AbacusBatch
+
     columns, rows = demonstrations.operations, demonstrations.transitions
     episode = int(columns["episode"][operation])
     start, first = int(demonstrations.episodes["start"][episode]), int(columns["start"][operation])

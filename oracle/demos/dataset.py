@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +13,15 @@ import numpy.typing as npt
 
 from abacus.checks import check_integer
 from abacus.compiling import compiled_with
-from abacus.observation import observation_arrays, observation_lengths
+from abacus.observation import observation_arrays, observation_lengths, visibly_illegal_actions
 from abacus.reward import terms_of
 from abacus.rules import AbacusConfig, Action, End
 from abacus.tasks import Task, values_of
 from oracle.demos.reader import read_file
-from oracle.demos.recipe import Metadata, Recipe, tasks_of
+from oracle.demos.recipe import DEFAULT_COMPRESSION, Metadata, Recipe, tasks_of
 from oracle.demos.schema import Array, Columns, Groups, every_outcome, outcome_index
-from oracle.demos.writer import content_digest
+from oracle.demos.writer import FileWriter, content_digest
+from oracle.files import atomic_path
 
 #: The previous action where there is none.
 _NO_ACTION = len(Action)
@@ -60,6 +62,26 @@ class Demonstrations:
         """
         columns, recipe, metadata = read_file(Path(path), verify)
         return cls(columns, recipe, metadata)
+
+    def write(
+        self,
+        path: Path,
+        *,
+        compression: int = DEFAULT_COMPRESSION,
+        command: Sequence[str] = (),
+        provenance: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Write a whole set into a file, and return its digest; see `FileWriter.finish`."""
+        if self.recipe.operations not in (None, self.counts["operations"]):
+            raise ValueError(
+                f"{self} is a part of {self.recipe.operations:,} operations: write the whole set"
+            )
+        with (
+            atomic_path(path) as temporary,
+            FileWriter(temporary, self.recipe, compression) as writer,
+        ):
+            writer.append(self.columns)
+            return writer.finish(command, provenance)
 
     @property
     def config(self) -> AbacusConfig:
@@ -204,6 +226,40 @@ class Demonstrations:
             episodes["final_operation"],
             self.transitions["taken"][last],
         )
+
+    def episode_observations(
+        self, frames: int | None = None
+    ) -> Iterator[tuple[slice, Observation]]:
+        """Yield the rows of each episode, with its observations: one more than it has rows."""
+        finals = self.final_observations(frames)
+        starts, lengths = self.episodes["start"].tolist(), self.episodes["length"].tolist()
+        for e, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            rows = slice(start, start + length)
+            observations = self.empty_observations(length + 1, frames)
+            before = {key: array[:-1] for key, array in observations.items()}
+            self.observations(rows, frames, out=before)
+            for key, array in observations.items():
+                array[-1] = finals[key][e]
+            yield rows, observations
+
+    def final_masks(self) -> npt.NDArray[np.bool_]:
+        """Return the action masks after the last action of each episode, (episodes, 8).
+
+        The file does not store them. They follow from the final frame, but for edges out of view:
+        an episode ends with a reset, for which the signpost is on column 0, and the column of the
+        finger is the sum of its moves since the abacus was loaded.
+        """
+        taken, episodes = self.transitions["taken"], self.episodes
+        moves = (taken == Action.RIGHT).astype(np.int64) - (taken == Action.LEFT)
+        position = np.cumsum(moves)
+        stacks = self.operations["start"][self.operations["fresh"] == 1]
+        last = episodes["start"] + episodes["length"] - 1
+        first = stacks[np.searchsorted(stacks, last, side="right") - 1]
+        finger = position[last] - position[first] + moves[first]
+        masks = ~visibly_illegal_actions(self.config.base)[episodes["final_frame"]]
+        masks[:, Action.SIGNPOST_LEFT] = False
+        masks[:, Action.RIGHT] = finger < self.config.columns - 1
+        return masks
 
     def masks(self, rows: Rows = EVERY_ROW) -> npt.NDArray[np.bool_]:
         """Return the action masks, (rows, 8)."""

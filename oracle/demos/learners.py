@@ -61,31 +61,22 @@ def trajectories(
     frames: int | None = None,
     level: Reward = None,
     actions: Literal["action", "taken"] = "action",
+    flat: bool = False,
 ) -> Iterator[TrajectoryWithRew]:
-    """Yield episodes as `imitation`'s trajectories, with T + 1 Dict observations for T actions.
+    """Yield episodes as `imitation`'s trajectories, with T + 1 observations for T actions.
 
     `actions` is "action" for the expert's, which a clone learns, or "taken" for those that led to
-    the rewards and next observations. They are the same without detours.
+    the rewards and next observations. They are the same without detours. Observations are Dict
+    observations or, with `flat`, the rows of `oracle.policy.FlatObservations`.
     """
     check_choice("actions", actions, ("action", "taken"))
-    episodes = demonstrations.episodes
-    finals = demonstrations.final_observations(frames)
     terminated = demonstrations.transitions["terminated"]
-    for e, (start, length) in enumerate(
-        zip(episodes["start"].tolist(), episodes["length"].tolist(), strict=True)
-    ):
-        rows = slice(start, start + length)
-        observations = demonstrations.empty_observations(length + 1, frames)
-        demonstrations.observations(
-            rows, frames, out={key: array[:-1] for key, array in observations.items()}
-        )
-        for key, array in observations.items():
-            array[-1] = finals[key][e]
+    for rows, observations in demonstrations.episode_observations(frames):
         yield TrajectoryWithRew(
-            obs=DictObs(observations),
+            obs=np.concatenate([*observations.values()], 1) if flat else DictObs(observations),
             acts=demonstrations.transitions[actions][rows].astype(np.int64),
             infos=None,
-            terminal=bool(terminated[start + length - 1]),
+            terminal=bool(terminated[rows.stop - 1]),
             rews=demonstrations.rewards(level, rows),
         )
 

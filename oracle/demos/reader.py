@@ -16,7 +16,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,17 +27,22 @@ import h5py
 import numpy as np
 
 from abacus.rules import TRUNCATING_ENDS, AbacusConfig
-from oracle.demos.recipe import Metadata, Recipe, tasks_of
+from oracle.demos.recipe import Metadata, Recipe, format_attribute, tasks_of
 from oracle.demos.schema import (
-    ATTRIBUTES,
+    DESCRIPTION,
+    FORMAT_VERSION,
     SCALE,
+    TEXTS,
     Array,
+    Attributes,
     DemonstrationsError,
     Groups,
+    attributes_of,
     every_column,
     groups,
     outcome_index,
     reward_table,
+    root_attributes,
     tables,
 )
 from oracle.demos.writer import content_digest, open_sealed
@@ -76,10 +81,14 @@ def read_file(path: Path, verify: bool = False) -> tuple[Groups, Recipe, Metadat
     with open_sealed(path) as (sealed, version), _errors_in_one_line(path):
         file = _GuardedFile(sealed)
         try:
-            file.check_attributes()
-            metadata = Metadata.from_attributes({name: file.attribute(name) for name in ATTRIBUTES})
-            if metadata.attributes["format"]["version"] != version:
+            if file.attribute("format") != format_attribute(version):
                 raise DemonstrationsError(f"{path} has two format versions: in seal and attribute")
+            names = root_attributes(version)
+            file.check_names(names)
+            metadata = Metadata.from_attributes(
+                {name: file.attribute(name, is_text=name in TEXTS) for name in names}
+            )
+            file.attributes = _expected_attributes(metadata.config, version)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 columns = _read_columns(file, metadata.config, pool)
         finally:
@@ -90,6 +99,17 @@ def read_file(path: Path, verify: bool = False) -> tuple[Groups, Recipe, Metadat
     if verify and content_digest(columns, recipe) != metadata.digest:
         raise DemonstrationsError(f"{path} does not have the content of its digest")
     return columns, recipe, metadata
+
+
+def _expected_attributes(config: AbacusConfig, version: int) -> dict[str, Attributes]:
+    """Return the attributes of groups and datasets by path; old versions have scales alone."""
+    attributes = attributes_of(config)
+    if version == FORMAT_VERSION:
+        return attributes
+    return {
+        name: {SCALE: of_item[SCALE]} if name in tables(config) else {}
+        for name, of_item in attributes.items()
+    }
 
 
 @contextmanager
@@ -124,7 +144,7 @@ def _read_columns(file: _GuardedFile, config: AbacusConfig, pool: Executor) -> G
     stored = {}
     for name, table in all_tables.items():
         dataset = file.dataset(group, name, table.values.dtype, table.values.shape[1:])
-        if dataset.shape != table.values.shape or file.scale(dataset) != table.scale:
+        if dataset.shape != table.values.shape:
             raise DemonstrationsError(f"{name} is not the table of this format")
         stored[name] = dataset
     file.check_memory([*found.values(), *stored.values()])
@@ -212,13 +232,13 @@ class _GuardedFile:
         # Through the file that is open already: no path is opened a second time.
         self._file = _h5.File(file, "r")
         self._root = h5o.open(self._file.id, b"/")
+        #: The attributes that groups and datasets must have, by path.
+        self.attributes: Mapping[str, Attributes] = {}
 
     def close(self) -> None:
         self._file.close()
 
-    def check_attributes(
-        self, item: Any = None, name: str = "the root", known: Collection[str] = ATTRIBUTES
-    ) -> None:
+    def check_names(self, known: Collection[str], item: Any = None, name: str = "the root") -> None:
         """Raise if an object, by default the root, has attributes other than the known ones."""
         item = self._root if item is None else item
         # One more than are known has a name that is not.
@@ -227,33 +247,36 @@ class _GuardedFile:
             if found not in known:
                 raise DemonstrationsError(f"{name} has an unknown attribute, {found[:40]!r}")
 
-    def attribute(self, name: str) -> Any:
-        """Return an attribute of the root: a number, or the value of a JSON text."""
-        attribute = h5a.open(self._root, name.encode())
+    def attribute(self, name: str, item: Any = None, is_text: bool = False) -> Any:
+        """Return an attribute, by default of the root: a number, a text, or the value of JSON."""
+        attribute = h5a.open(self._root if item is None else item, name.encode())
         kind = attribute.get_type()
         if attribute.shape != () or attribute.get_storage_size() > _MAX_TEXT:
             raise DemonstrationsError(f"attribute {name!r} is not a single number or short text")
-        if isinstance(kind, h5t.TypeIntegerID) and kind.get_size() <= 8:
-            number = np.zeros((), np.int64)
-            attribute.read(number)
-            return int(number)
+        for number, numbers in ((np.int64, h5t.TypeIntegerID), (np.float64, h5t.TypeFloatID)):
+            if isinstance(kind, numbers) and kind.get_size() <= 8:
+                value = np.zeros((), number)
+                attribute.read(value)
+                return value.item()
         if not isinstance(kind, h5t.TypeStringID) or kind.is_variable_str():
-            raise DemonstrationsError(f"attribute {name!r} is neither a number nor a JSON text")
+            raise DemonstrationsError(f"attribute {name!r} is neither a number nor a text")
         text = np.zeros((), f"S{kind.get_size()}")
         attribute.read(text)
+        if is_text:
+            return bytes(text[()]).decode("ascii")
         try:
             return json.loads(bytes(text[()]))
         except (ValueError, RecursionError) as error:
             raise DemonstrationsError(f"attribute {name!r} is not JSON: {error}") from error
 
-    def scale(self, dataset: _GuardedDataset) -> float:
-        """Return the attribute `scale` of a dataset."""
-        attribute = h5a.open(dataset.id, SCALE.encode())
-        if attribute.shape != () or not isinstance(attribute.get_type(), h5t.TypeFloatID):
-            raise DemonstrationsError(f"{dataset.name} has a scale that is not a number")
-        value = np.zeros((), np.float64)
-        attribute.read(value)
-        return float(value)
+    def _check_attributes(self, item: Any, name: str) -> None:
+        """Raise unless a group or dataset has the attributes of the format, in any wording."""
+        expected = self.attributes[name]
+        self.check_names(expected, item, name)
+        for key, value in expected.items():
+            found = self.attribute(key, item, is_text=isinstance(value, str))
+            if type(found) is not type(value) or (found != value and key != DESCRIPTION):
+                raise DemonstrationsError(f"{name} has an attribute {key!r} of another format")
 
     def group(self, name: str, members: Collection[str]) -> Any:
         """Return a group (the root for an empty name) with these members and no others."""
@@ -266,7 +289,7 @@ class _GuardedFile:
                 f"{', '.join(sorted(members))}"
             )
         if name:
-            self.check_attributes(group, name, ())
+            self._check_attributes(group, name)
         return group
 
     def _member(self, group: Any, member: str, name: str) -> Any:
@@ -281,11 +304,10 @@ class _GuardedFile:
         self, group: Any, name: str, dtype: np.dtype[np.generic], row_shape: tuple[int, ...]
     ) -> _GuardedDataset:
         """Return a dataset of this type, with any number of rows of this shape."""
-        folder, _, member = name.rpartition("/")
-        dataset = self._member(group, member, name)
+        dataset = self._member(group, name.rpartition("/")[2], name)
         if not isinstance(dataset, h5d.DatasetID):
             raise DemonstrationsError(f"{name} is not a dataset")
-        self.check_attributes(dataset, name, [SCALE] if folder == "tables" else [])
+        self._check_attributes(dataset, name)
         if not dataset.get_type().equal(h5t.py_create(dtype)):
             raise DemonstrationsError(f"{name} does not have the type {dtype}")
         if dataset.rank != 1 + len(row_shape) or dataset.shape[1:] != row_shape:

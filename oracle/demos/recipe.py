@@ -1,7 +1,9 @@
 """What decides the content of a set of demonstrations, and what a file stores about it.
 
-A set holds operations that are drawn at random, or given tasks, one an episode. Episode e of a set
-has the seed (seed + 1) * 2**32 + e, which depends on neither shards nor workers, and
+A set holds operations that are drawn at random, or given tasks, one an episode. The expert plays
+them. Given tasks may be played by a trained policy instead, of which only the digest is stored:
+such a set has no answers of the expert, and does not follow from its recipe alone. Episode e of a
+set has the seed (seed + 1) * 2**32 + e, which depends on neither shards nor workers, and
 `AbacusEnv.reset(seed=...)` plays a random episode again. No episode has a seed below 2**32: an
 evaluation under a small seed shares no random episode with any set.
 """
@@ -10,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -23,22 +25,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abacus.checks import check_integer, check_number, shorten
-from abacus.kernel import SUBTRACT
-from abacus.rules import AbacusConfig
+from abacus import __version__
+from abacus.checks import check_choice, check_integer, check_number, shorten
+from abacus.reward import LEVELS
+from abacus.rules import SUBTRACT, AbacusConfig
 from abacus.tasks import Operation, Task, values_of
 from oracle.algorithm import Variant, check_variant
 from oracle.demos.schema import (
-    ATTRIBUTES,
     FORMAT_NAME,
     FORMAT_VERSION,
     FORMAT_VERSIONS,
+    GENERATOR,
     KNOWN_VERSIONS,
+    OLD_GENERATOR,
+    OLD_TASKS_VERSION,
+    OLD_VERSION,
     SPLIT_EVERY,
     SPLIT_FIRST,
-    TASKS_FORMAT_VERSION,
+    TEXTS,
     DemonstrationsError,
     Groups,
+    root_attributes,
 )
 
 #: Default operations of an episode: enough to carry, short enough to read.
@@ -46,12 +53,17 @@ OPERATIONS_PER_EPISODE = 10
 #: A clone of this many operations made no error in its evaluation.
 DEFAULT_OPERATIONS = 50_000
 MAX_SEED = 2**31 - 2
+#: Operations that are recorded in a third of a second, which is what a kill can lose.
+OPERATIONS_PER_SHARD = 2**14
+#: Higher levels of deflate gain little and take much longer.
+DEFAULT_COMPRESSION = 4
 
 _PACKAGE = "virtual-abacus"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 #: The libraries that take part in recording.
 _LIBRARIES = ("numpy", "numba", "h5py", "gymnasium")
 _ALGORITHM = "the paper's Algorithm 1, as mended in oracle/algorithm.py"
+_POLICY = "a trained policy, its best action at every step; no answer of the expert"
 
 #: The keys of attributes that `content_attributes` does not give.
 _KEYS = {
@@ -68,8 +80,9 @@ _MIX_LEFT, _MIX_RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
 
 #: The keys of the attribute `request`, by version.
 _REQUEST_KEYS = {
-    FORMAT_VERSION: {"operations", "transitions"},
-    TASKS_FORMAT_VERSION: {"operations", "transitions", "tasks"},
+    OLD_VERSION: {"operations", "transitions"},
+    OLD_TASKS_VERSION: {"operations", "transitions", "tasks"},
+    FORMAT_VERSION: {"operations", "transitions", "tasks"},
 }
 _Words = npt.NDArray[np.uint32]
 
@@ -77,6 +90,26 @@ _Words = npt.NDArray[np.uint32]
 def default_config() -> AbacusConfig:
     """Return the paper's abacus, with episodes of ten operations."""
     return AbacusConfig(max_operations=OPERATIONS_PER_EPISODE)
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """A demonstrator that is not the expert: `sha256` is the digest of its weights.
+
+    `level` is the reward level whose rules judged that it solved what it demonstrates.
+    """
+
+    sha256: str
+    level: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sha256, str) or not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"sha256={self.sha256!r} is no digest: give 64 hexadecimal digits")
+        check_choice("level", self.level, tuple(LEVELS))
+
+    def __str__(self) -> str:
+        """Return the demonstrator in words."""
+        return f"a trained policy, judged at {self.level}, weights with SHA-256 {self.sha256}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +121,8 @@ class Recipe:
     episode. A step is a detour with probability `epsilon`; see `oracle.demos.recorder`.
 
     Or give `tasks`, with a `config` as `task_config` makes it: episode e plays task e and ends with
-    its last operation; `operations` is then the number of operations of all tasks.
+    its last operation; `operations` is then the number of operations of all tasks. With a `policy`
+    it plays them in place of the expert; see `oracle.demos.recorder.record_policy`.
     """
 
     config: AbacusConfig = field(default_factory=default_config)
@@ -98,6 +132,7 @@ class Recipe:
     operations: int | None = DEFAULT_OPERATIONS
     transitions: int | None = None
     tasks: tuple[Task, ...] | None = None
+    policy: TrainedPolicy | None = None
 
     def __post_init__(self) -> None:
         check_variant(self.variant)
@@ -107,6 +142,10 @@ class Recipe:
             raise ValueError("config has on_error='continue': the expert makes no errors")
         check_number("epsilon", self.epsilon, 0.0, 1.0)
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, MAX_SEED))
+        if self.policy is not None and (
+            self.tasks is None or self.epsilon or self.variant != "before"
+        ):
+            raise ValueError("a policy plays given tasks, without variant or epsilon: give tasks")
         if self.tasks is None:
             self._check_amount()
         else:
@@ -141,9 +180,9 @@ class Recipe:
         object.__setattr__(self, "operations", sum(len(task.operations) for task in tasks))
 
     @property
-    def format_version(self) -> int:
-        """The version of the format of a file of this recipe."""
-        return FORMAT_VERSION if self.tasks is None else TASKS_FORMAT_VERSION
+    def content_version(self) -> int:
+        """The version that the content digest covers: other descriptions do not change it."""
+        return OLD_VERSION if self.tasks is None else OLD_TASKS_VERSION
 
     def part(self, first: int, count: int) -> Recipe:
         """Return the recipe of `count` episodes from `first` on: with their tasks, if given."""
@@ -164,7 +203,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
-        values = {
+        values: dict[str, Any] = {
             "config": self.config.to_dict(),
             "variant": self.variant,
             "epsilon": self.epsilon,
@@ -172,7 +211,11 @@ class Recipe:
             "operations": self.operations,
             "transitions": self.transitions,
         }
-        return values if self.tasks is None else values | {"tasks": list(map(str, self.tasks))}
+        if self.tasks is not None:
+            values["tasks"] = list(map(str, self.tasks))
+        if self.policy is not None:
+            values["policy"] = asdict(self.policy)
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
@@ -180,12 +223,14 @@ class Recipe:
         changes: dict[str, Any] = {"config": AbacusConfig.from_dict(values["config"])}
         if values.get("tasks") is not None:
             changes["tasks"] = tuple(map(Task.parse, values["tasks"]))
+        if values.get("policy") is not None:
+            changes["policy"] = TrainedPolicy(**values["policy"])
         return cls(**{**values, **changes})
 
     @property
     def fingerprint(self) -> str:
         """A short hash that tells recipes apart, for the names of shards."""
-        text = json.dumps([self.format_version, self.to_dict()], sort_keys=True)
+        text = json.dumps([self.content_version, self.to_dict()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -209,6 +254,7 @@ class Recipe:
             (self.epsilon != default.epsilon, f"e{self.epsilon:g}"),
             (config.reward != default.config.reward, reward or "nothing"),
             (config.frames != default.config.frames, f"f{config.frames}"),
+            (self.policy is not None, "policy"),
         )
         return "-".join(parts + [text for differs, text in optional if differs]) + ".h5"
 
@@ -336,17 +382,17 @@ class Metadata:
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Metadata:
         """Check the attributes of a file; raise DemonstrationsError if they are invalid."""
-        missing = [name for name in ATTRIBUTES if name not in attributes]
-        if missing:
-            raise DemonstrationsError(f"attributes are missing: {', '.join(missing)}")
         for version in FORMAT_VERSIONS:
-            if attributes["format"] == format_attribute(version):
+            if attributes.get("format") == format_attribute(version):
                 break
         else:
             raise DemonstrationsError(
-                f"format={attributes['format']!r} is not known: this program reads {FORMAT_NAME} "
-                f"version {KNOWN_VERSIONS}"
+                f"format={attributes.get('format')!r} is not known: this program reads "
+                f"{FORMAT_NAME} version {KNOWN_VERSIONS}"
             )
+        missing = [name for name in root_attributes(version) if name not in attributes]
+        if missing:
+            raise DemonstrationsError(f"attributes are missing: {', '.join(missing)}")
         with _invalid_attributes():
             for name, keys in {**_KEYS, "request": _REQUEST_KEYS[version]}.items():
                 if set(attributes[name]) != keys:
@@ -364,7 +410,20 @@ class Metadata:
     @property
     def has_tasks(self) -> bool:
         """Whether the episodes are given tasks."""
-        return "tasks" in self.attributes["request"]
+        return self.attributes["request"].get("tasks") is not None
+
+    @property
+    def generator(self) -> Mapping[str, Any]:
+        """The package, version and commit of the software that recorded the file."""
+        name = OLD_GENERATOR if OLD_GENERATOR in self.attributes else GENERATOR
+        generator: Mapping[str, Any] = self.attributes[name]
+        return generator
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The attributes that tell how the file was recorded, for a file with the same content."""
+        names = ("command", "libraries")
+        return {GENERATOR: self.generator} | {name: self.attributes[name] for name in names}
 
     def recipe(self, tasks: tuple[Task, ...] | None = None) -> Recipe:
         """Return the recipe, with the tasks that the columns tell (`tasks_of`) if it has tasks."""
@@ -373,13 +432,14 @@ class Metadata:
             request = attributes["request"]
             recipe = Recipe(
                 config=self.config,
-                variant=attributes["algorithm"]["variant"],
-                epsilon=attributes["algorithm"]["epsilon"],
+                **_demonstrator(attributes["algorithm"]),
                 seed=attributes["seed"],
                 operations=request["operations"],
                 transitions=request["transitions"],
                 tasks=tasks,
             )
+        if recipe.policy is not None and recipe.policy.level != self.config.reward:
+            raise DemonstrationsError("attribute 'algorithm' has another level than 'config'")
         expected = content_attributes(recipe)
         if tasks is not None:
             expected["request"] = request_attribute(recipe)
@@ -387,6 +447,13 @@ class Metadata:
             if attributes[name] != value:
                 raise DemonstrationsError(f"attribute {name!r} does not follow this format")
         return recipe
+
+
+def _demonstrator(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recipe that the attribute `algorithm` gives."""
+    if algorithm["name"] == _POLICY:
+        return {"policy": TrainedPolicy(algorithm["sha256"], algorithm["level"])}
+    return {"variant": algorithm["variant"], "epsilon": algorithm["epsilon"]}
 
 
 @contextmanager
@@ -405,19 +472,22 @@ def format_attribute(version: int) -> dict[str, Any]:
 
 def request_attribute(recipe: Recipe) -> dict[str, int | None]:
     """Return the attribute `request`."""
-    request = {"operations": recipe.operations, "transitions": recipe.transitions}
-    return request if recipe.tasks is None else request | {"tasks": len(recipe.tasks)}
+    return {
+        "operations": recipe.operations,
+        "transitions": recipe.transitions,
+        "tasks": None if recipe.tasks is None else len(recipe.tasks),
+    }
 
 
 def content_attributes(recipe: Recipe) -> dict[str, Any]:
     """Return the attributes that belong to the content, and to its digest."""
+    if recipe.policy is None:
+        demonstrator = {"name": _ALGORITHM, "variant": recipe.variant, "epsilon": recipe.epsilon}
+    else:
+        demonstrator = {"name": _POLICY, **asdict(recipe.policy)}
     return {
         "config": recipe.config.to_dict(),
-        "algorithm": {
-            "name": _ALGORITHM,
-            "variant": recipe.variant,
-            "epsilon": recipe.epsilon,
-        },
+        "algorithm": demonstrator,
         "seed": recipe.seed,
         "split": {"validation": f"episode % {SPLIT_EVERY} == {SPLIT_FIRST}"},
     }
@@ -426,7 +496,8 @@ def content_attributes(recipe: Recipe) -> dict[str, Any]:
 def initial_attributes(recipe: Recipe, command: Sequence[str]) -> dict[str, Any]:
     """Return the attributes that are known before recording: all but `counts` and `digest`."""
     return {
-        "format": format_attribute(recipe.format_version),
+        **TEXTS,
+        "format": format_attribute(FORMAT_VERSION),
         **content_attributes(recipe),
         "request": request_attribute(recipe),
         "command": [_without_folder(word) for word in command],
@@ -443,13 +514,8 @@ def _without_folder(word: str) -> str:
 @cache
 def _software() -> dict[str, Any]:
     """Return the attributes that name this code and the libraries that it uses."""
-    project = _CHECKOUT / "pyproject.toml"
-    if project.is_file():
-        version = tomllib.loads(project.read_text())["project"]["version"]
-    else:
-        version = _version(_PACKAGE)
     return {
-        "code": {"package": _PACKAGE, "version": version, "commit": _commit()},
+        GENERATOR: {"package": _PACKAGE, "version": __version__, "commit": _commit()},
         "libraries": {name: _version(name) for name in _LIBRARIES},
     }
 

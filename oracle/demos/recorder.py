@@ -1,5 +1,8 @@
 """The compiled recorder: the expert plays episodes, and every step is written to flat columns.
 
+A trained policy is recorded in two passes (`record_policy`): it plays tasks on the abaci of a
+batch, and the compiled recorder repeats the actions of those that it solved.
+
 Detours. With probability epsilon a step takes, instead of the expert's action, another legal action
 at random, while the expert's action is kept as the label: a clone sees how to recover. A detour is
 an action that the operation survives: it is no mistake by the rules (no wrong signpost move, slide
@@ -13,11 +16,13 @@ without them.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abacus.batch import AbacusBatch, task_program
 from abacus.compiling import compiled_with
@@ -33,11 +38,17 @@ from abacus.kernel import (
     reset,
     set_task,
 )
-from abacus.rules import AbacusConfig, End
+from abacus.rules import AbacusConfig, Action, End
 from abacus.tasks import Task
 from oracle.algorithm import Variant
 from oracle.demos.dataset import Demonstrations
-from oracle.demos.recipe import Recipe, episode_seeds, stream_starts, task_config
+from oracle.demos.recipe import (
+    Recipe,
+    TrainedPolicy,
+    episode_seeds,
+    stream_starts,
+    task_config,
+)
 from oracle.demos.schema import SPLIT_EVERY, SPLIT_FIRST, Columns, groups, reward_table
 from oracle.expert import answer
 
@@ -46,10 +57,16 @@ RECORDED, TRIED, DETOURS = 0, 1, 2
 _ABACI = 3
 #: Probabilities are compared as integers below this.
 _CHANCES = 2**32
-#: The ends that the expert can reach.
+#: The ends that a demonstrator can reach.
 _GOOD_ENDS = (End.LIMIT, End.CAPACITY, End.EXPRESSION)
 #: Initial capacity for an operation; it is doubled if an episode needs more.
 _STEPS_PER_OPERATION = 48
+
+#: Actions of a policy, one for each abacus of a batch.
+Choose = Callable[[AbacusBatch], npt.NDArray[np.integer[Any]]]
+Script = npt.NDArray[np.uint8]
+#: Without actions of a policy the expert answers.
+_NO_SCRIPT = np.zeros(0, np.uint8)
 
 #: Called from Python: without the interpreter's lock, so that threads record in parallel.
 _entry = compiled_with(nogil=True)
@@ -80,9 +97,15 @@ class Recorder:
         self._rewards = reward_table(config.reward)
         self._chance = round(recipe.epsilon * _CHANCES)
 
-    def record(self, first: int, count: int) -> Demonstrations:
-        """Record episodes `first` to `first + count - 1`; fewer if there are no more tasks."""
+    def record(self, first: int, count: int, script: Script | None = None) -> Demonstrations:
+        """Record episodes `first` to `first + count - 1`; fewer if there are no more tasks.
+
+        `script` holds the actions of a policy in these episodes, if the recipe names one. Raise
+        ValueError if they do not bring every task to its end.
+        """
         recipe = self.recipe.part(first, count)
+        if (script is None) != (recipe.policy is None):
+            raise ValueError("a policy's demonstrations are recorded from its actions alone")
         if recipe.tasks is not None:
             self._batch.program = task_program(self._batch.config, recipe.tasks)
             count = len(recipe.tasks)
@@ -95,7 +118,8 @@ class Recorder:
         starts, done = stream_starts(index.seed), np.zeros(3, np.int64)
         batch = self._batch
         world = (batch.rules, batch.pixels, batch.world, batch.program, batch.out)
-        expert = (self.recipe.variant == "printed", self._chance, self._rewards)
+        actions = _NO_SCRIPT if script is None else script
+        expert = (self.recipe.variant == "printed", self._chance, self._rewards, actions)
         while not _record(world, expert, starts, rows, index, parts, done):
             rows = Transitions(*(np.concatenate([row, np.empty_like(row)]) for row in rows))
         columns = {
@@ -108,6 +132,8 @@ class Recorder:
             )
         }
         if not np.isin(index.end, _GOOD_ENDS).all():
+            if script is not None:
+                raise ValueError("the actions of the policy do not solve every task")
             raise RuntimeError("the expert did not reach the end of an episode: this is a bug")
         return Demonstrations(columns, recipe)
 
@@ -146,6 +172,61 @@ def record_tasks(
     return record_in_memory(Recipe(task_config(config), variant, tasks=tuple(tasks)))
 
 
+def record_policy(
+    config: AbacusConfig, tasks: Sequence[Task], choose: Choose, sha256: str
+) -> Demonstrations | None:
+    """Record those of the given tasks that a policy solves, without a file; None if it solves none.
+
+    A task is solved if all of its operations are, by the rules of the reward level of the
+    configuration, of which the same settings are ignored as in `record_tasks`. Labels are the
+    policy's own actions.
+
+    Args:
+        config: the abacus, with the number of frames that the policy needs, and the reward level.
+        tasks: the tasks to play.
+        choose: returns the policy's action in each abacus of a batch.
+        sha256: the digest of the policy's weights.
+    """
+    if not isinstance(config.reward, str):
+        raise ValueError(f"reward={config.reward} are modules: give the level that judges")
+    policy = TrainedPolicy(sha256, config.reward)
+    recipe = Recipe(task_config(config), tasks=tuple(tasks), policy=policy)
+    solved, script = _play_tasks(recipe.config, tasks, choose)
+    if not solved.any():
+        return None
+    recipe = replace(recipe, tasks=tuple(compress(tasks, solved)))
+    return Recorder(recipe).record(0, int(solved.sum()), script)
+
+
+def _play_tasks(
+    config: AbacusConfig, tasks: Sequence[Task], choose: Choose
+) -> tuple[npt.NDArray[np.bool_], Script]:
+    """Return which tasks a policy solves, and its actions in these, one task after the other."""
+    batch = AbacusBatch(config, len(tasks), autoreset=False)
+    batch.load_tasks(tasks)
+    batch.reset(0)
+    solved, running = np.zeros(len(tasks), np.bool_), np.ones(len(tasks), np.bool_)
+    steps: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.integer[Any]]]] = []
+    # At lenient levels a policy may do and undo a right slide for ever, without an end.
+    longest = max(len(task.operations) for task in tasks)
+    for _ in range(longest * config.columns * config.step_budget):
+        actions = np.where(running, choose(batch), Action.UP)
+        steps.append((np.flatnonzero(running), actions[running]))
+        batch.step(actions)
+        ended = running & (batch.ends != End.NONE)
+        scalars = batch.scalars[ended]
+        solved[ended] = (scalars["operations_solved"] == scalars["program_count"]) & (
+            scalars["illegal_actions"] == 0
+        )
+        running &= ~ended
+        if not running.any():
+            break
+    rows, taken = (np.concatenate(parts) for parts in zip(*steps, strict=True))
+    order = np.argsort(rows, kind="stable")
+    order = order[solved[rows[order]]]
+    return solved, taken[order].astype(np.uint8)
+
+
 @_entry
 def _record(places, expert, starts, rows, index, parts, done):
     """Record episodes from `done[1]` on; return False if `rows` are too few.
@@ -170,7 +251,7 @@ def _record(places, expert, starts, rows, index, parts, done):
 @_part
 def _record_episode(rules, world, program, results, expert, rows, index, parts, done):
     scalars, cells, history = world
-    printed, chance, rewards = expert
+    printed, chance, rewards, script = expert
     s, result = scalars[RECORDED], results[RECORDED]
     n, m = done[0], done[2]
     opens, fresh = True, True
@@ -180,7 +261,8 @@ def _record_episode(rules, world, program, results, expert, rows, index, parts, 
         if opens:
             _open_operation(rules, s, cells, parts, m, n, done[1], fresh)
         legal = legal_actions(rules, s, cells[RECORDED, s.finger_column].digit)
-        label = answer(s, cells, RECORDED, printed)
+        # A script that ends too early is no policy's; the expert keeps the memory safe.
+        label = np.int64(script[n]) if n < len(script) else answer(s, cells, RECORDED, printed)
         taken = label
         if chance > 0 and random_below(scalars[DETOURS], _CHANCES) < chance:
             taken = _detour(rules, scalars, cells, history, program, results, printed, label, legal)

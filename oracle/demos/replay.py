@@ -4,6 +4,9 @@ The replay uses nothing of the recorder. The environment's own `step` gets the a
 taken, and its observations, masks, outcomes and rewards are compared with those that a learner
 reads, as are the answers of the expert with the labels. Recording again shows whether the recipe
 gives the file: its seeds, its split, its detours and its size.
+
+Of a trained policy the file has the actions alone: they are replayed, and recorded again, but
+neither compared with the expert nor asked from the policy.
 """
 
 from __future__ import annotations
@@ -76,7 +79,8 @@ def first_difference(
 def recipe_difference(demonstrations: Demonstrations) -> str | None:
     """Record a whole file again; return in words what does not follow from its recipe.
 
-    Return None if the request is fulfilled and every value is the same.
+    Return None if the request is fulfilled and every value is the same. A policy's file is recorded
+    from the actions that it holds.
     """
     recipe, counts = demonstrations.recipe, demonstrations.counts
     if recipe.operations is not None:
@@ -96,7 +100,13 @@ def recipe_difference(demonstrations: Demonstrations) -> str | None:
     at_once = max(1, _BLOCK // (_STEPS_PER_OPERATION * recipe.longest_episode))
     written = dict.fromkeys(counts, 0)
     while written["episodes"] < counts["episodes"]:
-        again = recorder.record(written["episodes"], at_once)
+        script = None
+        if recipe.policy is not None:
+            script = demonstrations.transitions["taken"][written["transitions"] :]
+        try:
+            again = recorder.record(written["episodes"], at_once, script)
+        except ValueError as error:
+            return str(error)
         # The request may end within an episode.
         left = counts["operations"] - written["operations"]
         again = again.first(min(left, again.counts["operations"]))
@@ -249,7 +259,9 @@ class _Replay:
         for key, recorded, now in self._entries(observations, replayed.observations):
             yield key, rows, recorded, now
         yield "mask", rows, demonstrations.masks(rows), replayed.masks
-        yield "action", rows, columns["action"][rows], replayed.answers
+        is_expert = demonstrations.recipe.policy is None
+        answers = replayed.answers if is_expert else columns["taken"][rows]
+        yield "action", rows, columns["action"][rows], answers
         outcomes = np.zeros((len(rows), results["outcomes"].shape[1]), np.int8)
         judged = OUTCOME_OF_ACTION[columns["taken"][rows]]
         outcomes[np.arange(len(rows)), judged] = columns["outcome"][rows]

@@ -23,16 +23,14 @@ import numpy as np
 
 from abacus.checks import check_integer
 from oracle.demos.dataset import Demonstrations
-from oracle.demos.recipe import Recipe, episode_seeds
+from oracle.demos.recipe import DEFAULT_COMPRESSION, OPERATIONS_PER_SHARD, Recipe, episode_seeds
 from oracle.demos.recorder import Recorder
 from oracle.demos.schema import DemonstrationsError
-from oracle.demos.writer import DEFAULT_COMPRESSION, FileWriter
+from oracle.demos.writer import FileWriter
 from oracle.files import followed, is_special, lock, move_into_place
 
 #: Where files are stored by default, relative to the working directory.
 FOLDER = Path("datasets")
-#: A third of a second of work, which is what a kill can lose.
-OPERATIONS_PER_SHARD = 2**14
 
 _SUFFIX = ".shards"
 _UNFINISHED = ".unfinished"

@@ -11,10 +11,12 @@ import numpy.typing as npt
 from abacus.batch import AbacusBatch
 from abacus.compiling import compiled
 from abacus.kernel import ADD, SUBTRACT
-from abacus.reward import LEVELS
+from abacus.reward import LEVELS, TERMS
 from abacus.rules import AbacusConfig, Action, End
 from oracle.demos.dataset import Demonstrations, Reward
-from oracle.exact.complete_set import MAX_FRAMES, cache_path, complete_set, is_known
+from oracle.demos.schema import groups
+from oracle.exact import MAX_FRAMES
+from oracle.exact.complete_set import cache_path, complete_set, is_known
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -171,6 +173,45 @@ def random_return(config: AbacusConfig, level: Reward = None, seed: int = 0) -> 
         returns[running] += batch.reward[running]
         running &= ~(batch.terminated | batch.truncated)
     return float(returns.mean())
+
+
+def transition_table(demonstrations: Demonstrations) -> DataFrame:
+    """Return a DataFrame of the transitions: names instead of codes, a column for each reward term.
+
+    `action` is the action taken, `operation_row` the row of `operation_table`, `frame` the code of
+    the observed frame, and `legal_...` the action mask.
+    """
+    import pandas as pd
+
+    columns, lengths = demonstrations.transitions, demonstrations.episodes["length"]
+    schema = {column.name: column for column in groups(demonstrations.config)["transitions"]}
+
+    def words(name: str) -> pd.Categorical[str]:
+        meanings = schema[name].meanings
+        assert meanings is not None
+        codes = columns[name].astype(np.int64) - schema[name].low
+        return pd.Categorical.from_codes(codes, pd.Index(list(meanings.values())))
+
+    steps = np.arange(len(demonstrations)) - np.repeat(demonstrations.episodes["start"], lengths)
+    operations = np.arange(demonstrations.counts["operations"])
+    table = {
+        "episode": np.repeat(np.arange(len(lengths)), lengths),
+        "step": steps,
+        "operation_row": np.repeat(operations, demonstrations.operations["length"]),
+        "frame": columns["frame"],
+        "symbol": words("symbol"),
+        "operation": words("operation"),
+        "action": words("taken"),
+        "expert_action": words("action"),
+        "outcome": words("outcome"),
+        "reward": demonstrations.rewards(),
+        "terminated": columns["terminated"].astype(bool),
+        "truncated": columns["truncated"].astype(bool),
+    }
+    terms, masks = demonstrations.terms(), demonstrations.masks()
+    table |= {f"term_{name}": terms[:, k] for k, name in enumerate(TERMS)}
+    table |= {f"legal_{action.name.lower()}": masks[:, action] for action in Action}
+    return pd.DataFrame(table)
 
 
 def episode_table(demonstrations: Demonstrations) -> DataFrame:

@@ -18,7 +18,7 @@ import json
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from io import BufferedReader, BytesIO
@@ -30,16 +30,23 @@ import numpy as np
 
 from abacus.checks import check_integer
 from abacus.rules import AbacusConfig
-from oracle.demos.recipe import Recipe, content_attributes, initial_attributes
+from oracle.demos.recipe import (
+    DEFAULT_COMPRESSION,
+    Recipe,
+    content_attributes,
+    initial_attributes,
+)
 from oracle.demos.schema import (
     FORMAT_NAME,
+    FORMAT_VERSION,
     FORMAT_VERSIONS,
     KNOWN_VERSIONS,
-    SCALE,
     Array,
+    Attributes,
     Column,
     DemonstrationsError,
     Groups,
+    attributes_of,
     every_column,
     groups,
     tables,
@@ -53,13 +60,11 @@ _LIBVER = ("v108", "v108")
 #: Rows of a chunk, fewer where rows are long: chunks are compressed, padded and read as a whole.
 _CHUNK_ROWS = {"transitions": 2**16, "operations": 2**13, "episodes": 2**11}
 _CHUNK_BYTES = 2**20
-#: Higher levels of deflate gain little and take much longer.
-DEFAULT_COMPRESSION = 4
 #: Compressed chunks of a column that may wait to be written.
 _MAX_PENDING = 64
 
 
-def seal_of(content: bytes | memoryview, version: int) -> bytes:
+def seal_of(content: bytes | memoryview, version: int = FORMAT_VERSION) -> bytes:
     """Return the user block that seals the content after it, of a version of the format."""
     digest = hashlib.sha256(content).hexdigest()
     text = f"{FORMAT_NAME} {version}\nsha256 {digest}\n".encode()
@@ -112,7 +117,7 @@ class ContentDigest:
 
     def hexdigest(self) -> str:
         content = {
-            "format": [FORMAT_NAME, self._recipe.format_version],
+            "format": [FORMAT_NAME, self._recipe.content_version],
             "facts": content_attributes(self._recipe),
             "columns": {
                 name: [self._shapes[name], column.hexdigest()]
@@ -154,10 +159,9 @@ class FileWriter:
             for group, column in every_column(config)
         ]
         for name, table in tables(config).items():
-            dataset = self._file.create_dataset(
+            self._file.create_dataset(
                 name, data=table.values, chunks=table.values.shape, **filters.of(table.values.dtype)
             )
-            dataset.attrs[SCALE] = table.scale
 
     def append(self, columns: Groups) -> None:
         """Append episodes, whose row indices are offset by the rows that were written before."""
@@ -170,21 +174,26 @@ class FileWriter:
         for group in self.counts:
             self.counts[group] += len(next(iter(columns[group].values())))
 
-    def finish(self, command: Sequence[str] = ()) -> str:
-        """Add pending rows, attributes and seal, write the file, and return the content digest."""
+    def finish(
+        self, command: Sequence[str] = (), provenance: Mapping[str, Any] | None = None
+    ) -> str:
+        """Add pending rows, attributes and seal, write the file, and return the content digest.
+
+        `provenance` replaces the attributes that tell how the content was recorded; by default, by
+        this process.
+        """
         for _, _, writer in self._writers:
             writer.finish()
         digest = self._digest.hexdigest()
         attributes = initial_attributes(self._recipe, command)
         attributes |= {"counts": self.counts, "digest": {"sha256": digest}}
-        for name, value in attributes.items():
-            # Texts of fixed length: their size is known before they are read.
-            self._file.attrs[name] = (
-                value if isinstance(value, int) else np.bytes_(json.dumps(value).encode("ascii"))
-            )
+        attributes |= provenance or {}
+        _set_attributes(self._file, attributes)
+        for name, of_item in attributes_of(self._recipe.config).items():
+            _set_attributes(self._file[name], of_item)
         self._file.close()
         image = self._image.getbuffer()
-        image[:USER_BLOCK] = seal_of(image[USER_BLOCK:], self._recipe.format_version)
+        image[:USER_BLOCK] = seal_of(image[USER_BLOCK:])
         with self._path.open("wb") as file:
             file.write(image)
         return digest
@@ -195,6 +204,18 @@ class FileWriter:
     def __exit__(self, *_: object) -> None:
         """Free the memory of the file."""
         self._file.close()
+
+
+def _set_attributes(item: Any, attributes: Attributes) -> None:
+    """Set attributes: numbers and texts as they are, anything else as JSON.
+
+    Texts have a fixed length: their size is known before they are read.
+    """
+    for name, value in attributes.items():
+        if not isinstance(value, int | float):
+            text = value if isinstance(value, str) else json.dumps(value)
+            value = np.bytes_(text.encode("ascii"))
+        item.attrs[name] = value
 
 
 class _Filters:

@@ -50,6 +50,44 @@ def test_a_failed_write_keeps_the_old_file_and_nothing_else(tmp_path: Path) -> N
     assert [entry.name for entry in tmp_path.iterdir()] == ["some.txt"]
 
 
+def test_a_folder_is_replaced_as_a_whole_and_only_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").write_text("content")
+
+    def write(**settings: bool) -> None:
+        with atomic_path(path, **settings) as temporary:
+            temporary.mkdir()
+            (temporary / "new").write_text("content")
+
+    with pytest.raises(OSError, match="not empty"):
+        write()
+    assert [entry.name for entry in path.iterdir()] == ["old"]
+    write(replaces_folder=True)
+    assert [entry.name for entry in path.iterdir()] == ["new"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_folder_stays_if_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").write_text("content")
+
+    def fail(temporary: Path, path: Path) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("oracle.files.move_into_place", fail)
+    with (
+        pytest.raises(OSError, match="no space left"),
+        atomic_path(path, replaces_folder=True) as temporary,
+    ):
+        temporary.mkdir()
+    assert [entry.name for entry in path.iterdir()] == ["old"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     with atomic_path(path) as temporary:

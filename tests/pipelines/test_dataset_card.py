@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from typing import Any
 
 import h5py as typed_h5py
 import pytest
+
+from pipelines import export
+from pipelines.job.command_line import run
 
 # Untyped: the published stubs take every object for a group.
 h5py: Any = typed_h5py
@@ -46,11 +50,26 @@ def test_the_example_with_this_project_runs(
     assert "100 operations" in capsys.readouterr().out
 
 
-def test_the_example_of_tasks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_pandas_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
     exec(compile(blocks("python")[2], "README.md", "exec"), {})
+    assert "signpost left" in capsys.readouterr().out
+
+
+def test_the_example_of_tasks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(blocks("python")[3], "README.md", "exec"), {})
     output = capsys.readouterr().out
     assert "2 episodes, 3 operations" in output
     assert "12 episodes, 103 operations" in output
+
+
+def test_the_example_of_a_policys_own_operations_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(blocks("python")[4], "README.md", "exec"), {})
+    output = capsys.readouterr().out
+    assert "2 episodes, 3 operations" in output
+    assert "a trained policy, judged at no_of" in output
 
 
 def test_every_command_exists_and_has_the_flags() -> None:
@@ -112,5 +131,47 @@ def test_the_example_scripts_import_nothing_of_this_project_and_learn(
         f"import runpy, sys; sys.argv = {[str(path), *arguments]!r}; runpy.run_path({str(path)!r})"
     )
     accuracy = re.search(r"validation accuracy ([\d.]+)%", run_alone(code))
+    assert accuracy is not None
+    assert float(accuracy[1]) > at_least
+
+
+def interpreter_with(package: str) -> str:
+    """Return the interpreter that runs the example of a package, which may need its own.
+
+    It is the one in the variable D3RLPY_PYTHON or TORCHRL_PYTHON, or else this one.
+    """
+    variable = f"{package.upper()}_PYTHON"
+    interpreter = os.environ.get(variable, sys.executable)
+    found = subprocess.run(
+        [interpreter, "-c", f"import {package}"], capture_output=True, check=False
+    )
+    if found.returncode != 0:
+        pytest.skip(f"{package} is not installed: give {variable}, the Python of an environment")
+    return interpreter
+
+
+@pytest.mark.parametrize(
+    ("package", "to", "at_least"), [("d3rlpy", "d4rl", 50.0), ("torchrl", "minari", 50.0)]
+)
+def test_the_examples_of_other_libraries_learn_from_an_export(
+    package: str, to: str, at_least: float, tmp_path: Path
+) -> None:
+    interpreter = interpreter_with(package)
+    output = tmp_path / "exported"
+    sample = ROOT / "datasets" / "sample.h5"
+    words = [str(sample), "--to", to, "--output", str(output), "--n-operations", "300"]
+    assert run(export.main, export.Options, "", export.EXAMPLE, words) == 0
+    script = ROOT / "datasets" / "examples" / f"{package}_cloning.py"
+    assert not re.search(rf"^\s*(?:import|from) (?:{'|'.join(OURS)})\b", script.read_text(), re.M)
+    source = [output] if to == "d4rl" else ["sample-v0", "--root", output]
+    done = subprocess.run(
+        [interpreter, script, *source, "--updates", "200"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    accuracy = re.search(r"validation accuracy ([\d.]+)%", done.stdout)
     assert accuracy is not None
     assert float(accuracy[1]) > at_least

@@ -298,9 +298,15 @@ def test_the_inspector_shows_tree_attributes_statistics_and_a_demonstration(
 ) -> None:
     assert inspect(SAMPLE, "--operation", 7) == 0
     output = capsys.readouterr().out
-    assert re.search(r"/transitions\n  action +uint8 +\(57,957\) +[\d,]+ bytes\n", output)
-    assert re.search(r"frame +uint8 +\(1,350, 2, 2, 6\) +[\d,]+ bytes, scale 0.25", output)
-    assert '@format       {"name": "virtual-abacus-demonstrations", "version": 1}' in output
+    of_action = (
+        r"action +uint8 +\(57,957\) +[\d,]+ bytes  The demonstrator's action in this state\n"
+    )
+    assert re.search(rf"/transitions\n  {of_action}", output)
+    of_frame = (
+        r"frame +uint8 +\(1,350, 2, 2, 6\) +[\d,]+ bytes  The pixels of every frame, scale 0.25"
+    )
+    assert re.search(of_frame, output)
+    assert '@format       {"name": "virtual-abacus-demonstrations", "version": 3}' in output
     assert "longest chain" in output
     trace = output[output.index("operation 7 of episode 0") :].splitlines()
     sample = Demonstrations.open(SAMPLE)
@@ -360,7 +366,8 @@ def test_the_inspector_compares_the_request_with_the_counts(
 ) -> None:
     other = tmp_path / "other.h5"
     other.write_bytes(SAMPLE.read_bytes())
-    forge_attribute(other, "request", {"operations": None, "transitions": None} | requested)
+    request = dict.fromkeys(("operations", "transitions", "tasks")) | requested
+    forge_attribute(other, "request", request)
     assert inspect(other) == 0
     assert inspect(other, "--verify") == 1
     error = capsys.readouterr().err

@@ -11,7 +11,8 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ import h5py as typed_h5py
 import numpy as np
 
 from oracle.demos import Demonstrations, DemonstrationsError
-from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION, TASKS_FORMAT_VERSION
 from oracle.demos.writer import USER_BLOCK, seal_of
 
 # Untyped: the published stubs cover neither links nor virtual datasets.
@@ -31,15 +31,10 @@ Damage = Callable[[Path, Rng], None]
 GROUPS = ("transitions", "episodes", "operations", "tables")
 
 
-_TASKS_MARK = f"{FORMAT_NAME} {TASKS_FORMAT_VERSION}\n".encode()
-
-
 def write_seal(path: Path) -> None:
     """Seal a file whose content was changed."""
-    data = path.read_bytes()
-    content = data[USER_BLOCK:]
-    version = TASKS_FORMAT_VERSION if data.startswith(_TASKS_MARK) else FORMAT_VERSION
-    path.write_bytes(seal_of(content, version) + content)
+    content = path.read_bytes()[USER_BLOCK:]
+    path.write_bytes(seal_of(content) + content)
 
 
 def flipped_bytes(path: Path, rng: Rng) -> None:
@@ -102,11 +97,27 @@ def flipped_metadata(path: Path, rng: Rng) -> None:
     path.write_bytes(data)
 
 
+@contextmanager
+def explained(path: Path, **settings: Any) -> Iterator[File]:
+    """Open a file to change it; what replaces a dataset or group gets its attributes."""
+    with h5py.File(str(path), "r+", **settings) as file:
+        before: dict[str, dict[str, Any]] = {}
+        file.visititems(lambda name, item: before.update({name: dict(item.attrs)}))
+        yield file
+        for name, attributes in before.items():
+            parts = name.split("/")
+            paths = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+            if all(isinstance(file.get(part, getlink=True), h5py.HardLink) for part in paths):
+                item = file[name]
+                if not len(item.attrs):
+                    item.attrs.update(attributes)
+
+
 def edited(edit: Callable[[File, Rng], None]) -> Damage:
     """Edit with h5py, and seal the file again."""
 
     def spoil(path: Path, rng: Rng) -> None:
-        with h5py.File(str(path), "r+") as file:
+        with explained(path) as file:
             edit(file, rng)
         write_seal(path)
 
@@ -379,7 +390,7 @@ def outside(path: Path) -> Path:
 
 
 def external_link(path: Path, rng: Rng) -> None:
-    with h5py.File(str(path), "r+") as file:
+    with explained(path) as file:
         name = str(rng.choice([any_dataset(file, rng), any_group(rng)]))
         del file[name]
         file[name] = h5py.ExternalLink(str(outside(path)), name)
@@ -387,7 +398,7 @@ def external_link(path: Path, rng: Rng) -> None:
 
 
 def external_storage(path: Path, rng: Rng) -> None:
-    with h5py.File(str(path), "r+") as file:
+    with explained(path) as file:
         name = any_dataset(file, rng)
         kind, shape = file[name].dtype, file[name].shape
         size = int(np.prod(shape)) * kind.itemsize
@@ -397,7 +408,7 @@ def external_storage(path: Path, rng: Rng) -> None:
 
 
 def virtual_dataset(path: Path, rng: Rng) -> None:
-    with h5py.File(str(path), "r+") as file:
+    with explained(path) as file:
         name = any_dataset(file, rng)
         kind, shape = file[name].dtype, file[name].shape
         del file[name]
@@ -442,7 +453,7 @@ def wrong_attribute(file: File, rng: Rng) -> None:
 
 SETTINGS: tuple[tuple[str, str, Any], ...] = (
     ("format", "version", 2),
-    ("format", "version", "1"),
+    ("format", "version", "3"),
     ("format", "name", "something-else"),
     ("config", "base", 4),
     ("config", "base", 10**9),
@@ -506,6 +517,16 @@ def wrong_scale(file: File, rng: Rng) -> None:
 
 
 @edited
+def wrong_explanation(file: File, rng: Rng) -> None:
+    """Let an attribute of a group or dataset say something else, or nothing."""
+    item = file[str(rng.choice([any_group(rng), any_dataset(file, rng)]))]
+    name = str(rng.choice(sorted(item.attrs)))
+    del item.attrs[name]
+    if rng.random() < 0.8:
+        item.attrs[name] = ATTRIBUTE_VALUES[int(rng.integers(len(ATTRIBUTE_VALUES)))]
+
+
+@edited
 def unchanged(file: File, rng: Rng) -> None:
     """Seal the file again as it is: it must be read."""
 
@@ -527,7 +548,7 @@ def other_request(file: File, rng: Rng) -> None:
     count = json.loads(file.attrs["counts"])["operations"]
     requests = ((count + 1, None), (count - 1, None), (None, 10**9), (None, 1), (10**12, None))
     operations, transitions = requests[int(rng.integers(len(requests)))]
-    request = {"operations": operations, "transitions": transitions}
+    request = {"operations": operations, "transitions": transitions, "tasks": None}
     file.attrs["request"] = np.bytes_(json.dumps(request).encode())
 
 
@@ -555,7 +576,7 @@ def renewed(damage: Damage) -> Damage:
             digest = Demonstrations.open(path).content_digest()
         except DemonstrationsError:
             return
-        with h5py.File(str(path), "r+") as file:
+        with explained(path) as file:
             file.attrs["digest"] = np.bytes_(json.dumps({"sha256": digest}).encode())
         write_seal(path)
 
@@ -565,7 +586,7 @@ def renewed(damage: Damage) -> Damage:
 
 def stored_size(path: Path, rng: Rng) -> None:
     """Forge the stored size of an unfiltered chunk, which the HDF5 library believes."""
-    with h5py.File(str(path), "r+") as file:
+    with explained(path) as file:
         name = any_dataset(file, rng)
         data = file[name][:]
         chunks = (max(1, len(data) // int(rng.integers(1, 4))), *data.shape[1:])
@@ -584,7 +605,7 @@ def stored_size(path: Path, rng: Rng) -> None:
 
 def flipped_metadata_of_new_layouts(path: Path, rng: Rng) -> None:
     """Use the chunk indices of recent versions of HDF5, and flip bytes in them."""
-    with h5py.File(str(path), "r+", libver="latest") as file:
+    with explained(path, libver="latest") as file:
         name = any_dataset(file, rng)
         data = file[name][:]
         chunks = (max(1, len(data) // int(rng.integers(1, 4))), *data.shape[1:])
@@ -604,7 +625,7 @@ def wrong_version(path: Path, rng: Rng) -> None:
     data = path.read_bytes()
     line = data[: data.index(b"\n")]
     name = line.rpartition(b" ")[0]
-    path.write_bytes(name + b" %d" % rng.integers(2, 10) + data[len(line) :])
+    path.write_bytes(name + b" %d" % rng.choice([1, 2, 4, 5, 6, 7, 8, 9]) + data[len(line) :])
 
 
 #: Kinds that damage random places occur more often than the others.
@@ -667,6 +688,8 @@ DAMAGES: tuple[Damage, ...] = (
     swapped_rows,
     swapped_rows,
     wrong_scale,
+    wrong_explanation,
+    wrong_explanation,
     unchanged,
     extra_attribute,
     extra_key,

@@ -16,13 +16,14 @@ from imitation.data import rollout
 from imitation.data.types import DictObs
 from imitation.util import logger as imitation_logger
 
+from abacus.batch import AbacusBatch
 from abacus.env import AbacusEnv
 from abacus.observation import observation_space
 from abacus.reward import LEVELS, TERMS
-from abacus.rules import AbacusConfig
+from abacus.rules import AbacusConfig, Action
 from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
 from oracle.demos.learners import Batches, TorchDemonstrations, trajectories
-from oracle.demos.statistics import episode_table, operation_table
+from oracle.demos.statistics import episode_table, operation_table, transition_table
 
 CONFIGS = {
     "both": AbacusConfig(max_operations=4),
@@ -196,6 +197,13 @@ def test_trajectories_have_one_observation_more_than_actions(
         rows = np.array(rows_of(demonstrations, episode))
         assert np.array_equal(trajectory.acts, demonstrations.transitions["action"][rows])
         assert trajectory.terminal == results[-1][1]
+    for one, other in zip(
+        trajectories(demonstrations), trajectories(demonstrations, flat=True), strict=True
+    ):
+        assert isinstance(one.obs, DictObs)
+        assert isinstance(other.obs, np.ndarray)
+        joined = [one.obs.get(key) for key in AbacusBatch(demonstrations.config, 1).observation]
+        assert np.array_equal(np.concatenate(joined, axis=1), other.obs)
     taken = [trajectory.acts for trajectory in trajectories(demonstrations, actions="taken")]
     assert np.array_equal(np.concatenate(taken), demonstrations.transitions["taken"])
     with pytest.raises(ValueError, match="actions='mine'"):
@@ -284,3 +292,23 @@ def test_the_file_is_closed_and_may_be_removed(tmp_path: Path) -> None:
     demonstrations = Demonstrations.open(path)
     path.unlink()
     assert len(demonstrations.observations()["window"]) == len(demonstrations)
+
+
+def test_transitions_become_a_table(demonstrations: Demonstrations) -> None:
+    table = transition_table(demonstrations)
+    rows, operations = demonstrations.transitions, operation_table(demonstrations)
+    assert len(table) == len(demonstrations)
+    assert table["action"].cat.codes.tolist() == rows["taken"].tolist()
+    assert table["expert_action"].tolist() == [Action(code).words for code in rows["action"]]
+    words = {-1: "wrong", 0: "neither", 1: "right"}
+    assert table["outcome"].tolist() == [words[code] for code in rows["outcome"]]
+    assert np.array_equal(table["reward"], demonstrations.rewards())
+    assert np.array_equal(table.filter(like="term_"), demonstrations.terms())
+    assert np.array_equal(table.filter(like="legal_"), demonstrations.masks())
+    assert (table.groupby("episode")["step"].max() + 1).tolist() == (
+        demonstrations.episodes["length"].tolist()
+    )
+    assert (table.groupby("operation_row").size() == operations["length"]).all()
+    signs = operations["sign"].map({"+": "addition", "-": "subtraction"})
+    first = table.groupby("operation_row")["operation"].first().astype(str)
+    assert first.tolist() == signs.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -18,8 +19,10 @@ from abacus.rules import AbacusConfig
 from abacus.tasks import Task
 from oracle.demos import Demonstrations, DemonstrationsError, Recipe, record_demonstrations
 from oracle.demos.replay import first_difference, recipe_difference
-from oracle.demos.schema import every_outcome
-from oracle.demos.writer import USER_BLOCK
+from oracle.demos.schema import every_column, every_outcome
+from oracle.demos.writer import USER_BLOCK, seal_of
+from pipelines import upgrade_demos
+from pipelines.job.command_line import run
 from tests.oracle.demos.hostile_files import write_seal
 
 # Untyped: the published stubs do not cover the low-level interface.
@@ -49,19 +52,19 @@ def test_the_tree_is_flat_and_chunked_with_standard_filters(path: Path) -> None:
         assert rows == {json.loads(file.attrs["counts"])["transitions"]}
 
 
-def test_attributes_are_numbers_and_json(path: Path) -> None:
+def test_attributes_are_numbers_texts_and_json(path: Path) -> None:
     with h5py.File(path) as file:
         attributes = {
-            name: json.loads(value) if isinstance(value, bytes) else value
+            name: json.loads(value) if isinstance(value, bytes) and value[:1] in b"[{" else value
             for name, value in file.attrs.items()
         }
-    assert attributes["format"] == {"name": "virtual-abacus-demonstrations", "version": 1}
+    assert attributes["format"] == {"name": "virtual-abacus-demonstrations", "version": 3}
     assert attributes["seed"] == 0
     assert AbacusConfig.from_dict(attributes["config"]) == AbacusConfig(max_operations=10)
     assert attributes["algorithm"]["variant"] == "before"
     assert attributes["algorithm"]["epsilon"] == 0.1
     assert attributes["libraries"]["numpy"] == np.__version__
-    assert re.fullmatch(r"\d+\.\d+\.\d+.*", attributes["code"]["version"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", attributes["generator"]["version"])
     assert attributes["command"][-3:] == ["--output", "some.h5", "--x=y.h5"]
     assert b"secret" not in path.read_bytes()
 
@@ -74,29 +77,27 @@ def path_of_tasks(tmp_path_factory: Any) -> Path:
     return path
 
 
-def test_a_file_of_tasks_has_the_same_tree_and_version_2(path: Path, path_of_tasks: Path) -> None:
+def test_a_file_of_tasks_has_the_same_tree_and_version(path: Path, path_of_tasks: Path) -> None:
     with h5py.File(path) as file, h5py.File(path_of_tasks) as other:
         names: dict[str, list[str]] = {"a": [], "b": []}
         file.visit(names["a"].append)
         other.visit(names["b"].append)
         assert names["a"] == names["b"]
         assert set(file.attrs) == set(other.attrs)
-        assert json.loads(other.attrs["format"])["version"] == 2
+        assert file.attrs["format"] == other.attrs["format"]
         request = {"operations": 4, "transitions": None, "tasks": 3}
         assert json.loads(other.attrs["request"]) == request
-    assert path_of_tasks.read_bytes().startswith(b"virtual-abacus-demonstrations 2\n")
+    assert path_of_tasks.read_bytes().startswith(b"virtual-abacus-demonstrations 3\n")
     tasks = Demonstrations.open(path_of_tasks, verify=True).recipe.tasks
     assert tasks is not None
     assert list(map(str, tasks)) == ["12 + 34 - 5", "7 + 0", "100 - 99"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_file_with_two_versions_is_refused(
-    path: Path, path_of_tasks: Path, tmp_path: Path, version: int
-) -> None:
-    data = (path if version == 2 else path_of_tasks).read_bytes()
+def test_a_file_with_two_versions_is_refused(path: Path, tmp_path: Path, version: int) -> None:
+    data = path.read_bytes()
     name = b"virtual-abacus-demonstrations %d"
-    assert data.startswith(name % (3 - version))
+    assert data.startswith(name % 3)
     forged = tmp_path / "forged.h5"
     forged.write_bytes(name % version + data[len(name % version) :])
     with pytest.raises(DemonstrationsError, match="two format versions"):
@@ -161,7 +162,7 @@ def test_the_scales_of_tables_are_exact() -> None:
 def test_the_seal_is_text_before_the_data(path: Path) -> None:
     data = path.read_bytes()
     lines = data[:USER_BLOCK].decode().split("\n")
-    assert lines[0] == "virtual-abacus-demonstrations 1"
+    assert lines[0] == "virtual-abacus-demonstrations 3"
     assert lines[1] == f"sha256 {hashlib.sha256(data[USER_BLOCK:]).hexdigest()}"
     assert data[USER_BLOCK : USER_BLOCK + 8] == b"\x89HDF\r\n\x1a\n"
     assert h5py.is_hdf5(path)
@@ -271,6 +272,102 @@ def test_the_replay_finds_a_change_in_any_column(path: Path, name: str, what: st
     episode = {"operations": columns.get("episode", [0] * 13)[12], "episodes": 12}.get(group)
     if episode is not None:
         assert difference.episode == episode
+
+
+@pytest.mark.parametrize(
+    ("version", "digest"),
+    [
+        (1, "93af6501ead3be332e10a1bbe0a59cf080b57f39f3a886d1d3642465617bc5d6"),
+        (2, "7021acf93dd8b9e2eb85b46754af72e5e8a0c13dd5c6efdf65abc6082e121492"),
+    ],
+)
+def test_old_versions_are_read_and_upgraded_with_the_same_content(
+    version: int, digest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The files were recorded by the code of their version."""
+    old, new = tmp_path / "old.h5", tmp_path / "new.h5"
+    packed = Path(__file__).parent / "old_versions" / f"version_{version}.h5.gz"
+    old.write_bytes(gzip.decompress(packed.read_bytes()))
+    before = Demonstrations.open(old, verify=True)
+    assert before.metadata is not None
+    assert before.metadata.attributes["format"]["version"] == version
+    assert before.metadata.digest == digest
+    assert first_difference(before) is None
+    assert recipe_difference(before) is None
+
+    def upgrade(*words: object) -> int:
+        options = (upgrade_demos.main, upgrade_demos.Options, "", upgrade_demos.EXAMPLE)
+        return run(*options, [str(word) for word in words])
+
+    assert upgrade(old, "--output", new) == 0
+    after = Demonstrations.open(new, verify=True)
+    assert after.metadata is not None
+    assert after.metadata.attributes["format"]["version"] == 3
+    assert after.metadata.digest == digest
+    assert after.metadata.provenance == before.metadata.provenance
+    assert after.recipe == before.recipe
+    for group, column in every_column(before.config):
+        rows = before.columns[group][column.name]
+        assert np.array_equal(rows, after.columns[group][column.name])
+    # In place, and not a second time; another file is never replaced.
+    assert upgrade(old, "--output", new) == 2
+    assert upgrade(old) == 0
+    upgraded = old.read_bytes()
+    assert upgraded == new.read_bytes()
+    assert upgrade(old) == 0
+    assert old.read_bytes() == upgraded
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_an_old_file_with_explanations_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / "old.h5"
+    packed = Path(__file__).parent / "old_versions" / "version_1.h5.gz"
+    target.write_bytes(gzip.decompress(packed.read_bytes()))
+    with h5py.File(target, "r+") as file:
+        file["transitions/reward"].attrs["scale"] = 0.05
+    content = target.read_bytes()[USER_BLOCK:]
+    target.write_bytes(seal_of(content, 1) + content)
+    with pytest.raises(DemonstrationsError, match="unknown attribute, 'scale'"):
+        Demonstrations.open(target)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        ("transitions/action", "values", b'{"0": "right"}'),
+        ("transitions/frame", "table", b"tables/terms"),
+        ("transitions/reward", "scale", 0.1),
+        ("transitions/reward", "scale", None),
+        ("tables/terms", "modules", b"{}"),
+        ("operations/before", "unit", b"dozen"),
+        ("episodes", "description", 3),
+        ("episodes", "description", None),
+    ],
+)
+def test_a_false_explanation_is_refused(
+    path: Path, tmp_path: Path, place: str, name: str, value: object
+) -> None:
+    """A stranger relies on what the attributes say."""
+    target = tmp_path / "other.h5"
+    target.write_bytes(path.read_bytes())
+    with h5py.File(target, "r+") as file:
+        del file[place].attrs[name]
+        if value is not None:
+            file[place].attrs[name] = np.bytes_(value) if isinstance(value, bytes) else value
+    write_seal(target)
+    with pytest.raises(DemonstrationsError, match=name):
+        Demonstrations.open(target)
+
+
+def test_descriptions_may_be_worded_differently(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "other.h5"
+    target.write_bytes(path.read_bytes())
+    with h5py.File(target, "r+") as file:
+        for item in (file, file["episodes"], file["transitions/frame"]):
+            item.attrs["description"] = np.bytes_(b"In other words.")
+    write_seal(target)
+    digest = Demonstrations.open(path).content_digest()
+    assert Demonstrations.open(target, verify=True).content_digest() == digest
 
 
 def test_the_sample_is_intact_small_and_made_by_the_command_in_the_card(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ MAY_BE_HARMLESS = {
     "wrong_values",
     "wrong_values_with_its_digest",
     "wrong_attribute",
+    "wrong_explanation",
     "wrong_setting_with_its_digest",
     "other_detour_with_its_digest",
     "two_names_for_one_dataset",
