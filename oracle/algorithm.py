@@ -13,11 +13,13 @@ memoryless agent with three frames can learn: see `python -m pipelines.audit`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
-from abacus.batch import AbacusBatch
 from abacus.checks import check_choice
 from abacus.rules import Action
+
+if TYPE_CHECKING:
+    from abacus.batch import AbacusBatch
 
 Variant = Literal["before", "printed"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)

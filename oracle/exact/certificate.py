@@ -254,7 +254,7 @@ def digest_of(policy: Any) -> str | None:
         return None
     digest = hashlib.sha256()
     for name, tensor in sorted(policy.state_dict().items()):
-        array = tensor.detach().cpu().numpy()
+        array = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
         digest.update(f"{name},{array.dtype},{array.shape};".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

@@ -32,6 +32,7 @@ from abacus.observation import (
 )
 from abacus.rules import ENCODING_PERIOD, Action
 from oracle.algorithm import Variant, check_variant
+from oracle.exact import MAX_FRAMES
 from oracle.exact.exploration import Exploration, Tree, explore, follow, observation_bytes
 from oracle.files import atomic_write
 
@@ -40,7 +41,6 @@ from oracle.files import atomic_write
 
 #: An abacus with this many more columns than frames shows every observation.
 COLUMNS_BEYOND_FRAMES = 5
-MAX_FRAMES = 6
 #: The arrays of a set with their types, which its digest does not hold.
 _ARRAYS = {"histories": np.int32, "symbols": np.uint8, "operations": np.uint8, "answers": np.uint8}
 #: What a damaged cache file raises.

@@ -12,6 +12,7 @@ import heapq
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numba
@@ -208,6 +209,30 @@ def failing_runs(
         if found:
             break
     return tuple(found[kind] for kind in RULES if kind in found)
+
+
+def various_failing_runs(
+    ask: Ask, base: int, frames: int, level: str, most: int, limit: int = SEARCH_LIMIT
+) -> list[FailingRun]:
+    """Return up to `most` failures as run in the environment, each in another observation.
+
+    They are searched on as few columns as show any, the nearest ones first.
+    """
+    runs: list[FailingRun] = []
+    for columns in SEARCH_COLUMNS:
+        exploration = explore_policy(
+            ask, base, frames, level, exact_columns=columns, limit=min(limit, SEARCH_LIMIT)
+        )
+        for _, goals in _goals(exploration):
+            observations, first = np.unique(exploration.observation_of[goals], return_index=True)
+            for observation in observations[np.argsort(goals[first])]:
+                if len(runs) == most:
+                    return runs
+                same = goals[exploration.observation_of[goals] == observation]
+                runs += islice(GuidedSearch(ask, exploration, same).runs(EFFORTS[0]), 1)
+        if runs or exploration.incomplete:
+            break
+    return runs
 
 
 def _goals(exploration: PolicyExploration) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:

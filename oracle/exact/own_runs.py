@@ -22,6 +22,7 @@ from abacus.kernel import ACTIONS
 from abacus.observation import observation_arrays, visibly_illegal_actions
 from abacus.reward import LEVELS
 from abacus.rules import AbacusConfig, Action
+from oracle.exact import SITUATIONS_LIMIT
 from oracle.exact.budget import Ways, longest_ways
 from oracle.exact.certificate import CHUNK, Answers, answers_of, decide, digest_of
 from oracle.exact.concrete_runs import KINDS, NEVER_ENDS, FailingRun, failing_runs
@@ -43,8 +44,6 @@ from oracle.exact.policy_exploration import (
 
 FORMAT = "virtual-abacus-own-runs-certificate"
 VERSION = 1
-#: Situations after which the exploration gives up; ten million take less than 4 GB.
-LIMIT = 10_000_000
 #: Situations with a mistake after which a policy is explored no further.
 ENOUGH_FAILURES = 50_000
 #: Lengths from which hidden runs are shortened, tried one after another: the longer, the finer.
@@ -131,11 +130,13 @@ def certify_own_runs(
     base: int = 5,
     frames: int = 3,
     level: str = "dense",
-    limit: int = LIMIT,
+    limit: int = SITUATIONS_LIMIT,
     policy_digest: str | None = None,
     progress: Callable[[int, int], object] = lambda done, found: None,
 ) -> OwnRunsCertificate:
     """Return the certificate of a policy: an SB3 policy or algorithm, or a callable (`Answers`).
+
+    It may also be `Asked`, which afterwards holds all observations that the exploration met.
 
     The policy takes the legal action with the highest score; if it returns actions, an illegal one
     is replaced by the lowest legal one. `level` decides whether wrong signpost moves are failures;
@@ -145,7 +146,8 @@ def certify_own_runs(
     AbacusConfig(base=base, frames=frames)
     check_choice("level", level, list(LEVELS))
     check_integer("limit", limit, 1)
-    search = _Search(Asked(answers_of(policy), base, frames), base, frames, level, limit, progress)
+    asked = policy if isinstance(policy, Asked) else Asked(policy, base, frames)
+    search = _Search(asked, base, frames, level, limit, progress)
     try:
         verdict, reason, failures = search.run()
     except ValueError as error:
@@ -162,7 +164,7 @@ def certify_own_runs(
         observations=search.observations,
         smallest_margin=search.asked.margin,
         longest_ways=search.ways,
-        policy_digest=policy_digest or digest_of(policy),
+        policy_digest=policy_digest or digest_of(asked.policy),
         failures=failures,
     )
 
@@ -170,14 +172,20 @@ def certify_own_runs(
 class Asked:
     """The policy's order of actions, asked in batches and once for each observation."""
 
-    def __init__(self, answers: Answers, base: int, frames: int) -> None:
-        self._answers = answers
+    def __init__(self, policy: Any, base: int, frames: int) -> None:
+        self.policy = policy
+        self._answers: Answers = answers_of(policy)
         self._base, self._frames = base, frames
         self._orders: dict[bytes, npt.NDArray[np.uint8]] = {}
         self.margin: float | None = None
 
     def __len__(self) -> int:
         return len(self._orders)
+
+    def observations(self) -> npt.NDArray[np.int32]:
+        """Return the coded observations that it was asked about, (N, frames + 3)."""
+        codes = np.frombuffer(b"".join(self._orders), np.int32)
+        return codes.reshape(len(self), self._frames + 3)
 
     def __call__(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
         """Return (N, 8) actions, the best first, for distinct coded observations."""

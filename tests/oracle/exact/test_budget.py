@@ -19,7 +19,7 @@ from tests.oracle.exact.test_own_runs import TablePolicy
 
 
 def ways_of(policy: object, base: int, frames: int) -> Ways:
-    found = longest_ways(explore_policy(Asked(policy, base, frames), base, frames))  # type: ignore[arg-type]
+    found = longest_ways(explore_policy(Asked(policy, base, frames), base, frames))
     assert found is not None
     return found
 

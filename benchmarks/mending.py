@@ -1,0 +1,125 @@
+"""Compare two ways of mending a policy by practice, with the reward as the only judge.
+
+`imitation` tries other actions in failing exercises, and clones the policy's own solved operations
+(`pipelines.learning.mending`, which `python -m pipelines.mend` runs). `ppo` continues PPO from the
+policy, with half of its episodes drawn from failing exercises. Both certify the policy's own runs
+before each round.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from stable_baselines3.common.logger import Logger
+
+from abacus.rules import AbacusConfig
+from abacus.sb3 import AbacusVecEnv
+from benchmarks.machine import machine
+from oracle.exact.own_runs import Asked
+from pipelines.job.command_line import argument, option, run
+from pipelines.learning.mending import Exercise, Mending, MendingRound, Practice
+from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy_files import load_run
+from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.settings import PRESETS, MendingSettings
+
+EXAMPLE = "python -m benchmarks.mending runs/alone-onehot-s0-1 --way ppo --level no_of"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the command line."""
+
+    policy: Path = argument("folder of a run or of a policy")
+    way: Literal["imitation", "ppo"] = option("imitation", "how it practises")
+    level: Literal["dense", "no_of", "no_of_sp"] = option("no_of", "reward level")
+    rounds: int = option(10, "most rounds")
+    steps: int = option(200_000, "environment steps of PPO in a round")
+    learning_rate: float = option(0.003, "learning rate of PPO")
+    seed: int = option(0, "random seed")
+
+
+class PpoMending(Mending):
+    """Rounds of PPO on failing exercises in place of trials and self-imitation."""
+
+    def __init__(self, model: AbacusPPO, settings: MendingSettings, seed: int, steps: int) -> None:
+        super().__init__(model.policy, model.batch.config, settings, seed)
+        self.model, self.steps = model, steps
+
+    def _round(self, *, last: bool) -> MendingRound:
+        started = time.perf_counter()
+        practice = Practice(self.policy, self.world)
+        exercises = list(self._random_exercises())
+        solved = practice.solved(exercises)
+        asked = Asked(self.policy, self.world.base, self.world.frames)
+        certificate = self._certify(asked)
+        score = MendingRound(
+            number=len(self.rounds),
+            verdict=certificate.verdict,
+            situations=certificate.situations,
+            failed=sum(not each for each in solved),
+            tried=len(exercises),
+        )
+        if not certificate.exact and not last:
+            failing = self._failing(practice, exercises, solved, asked)
+            self._practise(failing)
+            score = replace(score, practised=len(failing), steps=self.steps)
+        return replace(score, seconds=round(time.perf_counter() - started, 1))
+
+    def _practise(self, failing: list[Exercise]) -> None:
+        """Train with failing exercises that fit the world in half of the episodes."""
+        columns = self.world.columns
+        tasks = [each.task for each in failing if each.columns <= columns]
+        self.model.batch.set_tasks(tasks, share=0.5)
+        self.model.learn(self.steps, reset_num_timesteps=False)
+
+
+def main(options: Options) -> int:
+    """Print the rounds of one way."""
+    torch.set_num_threads(1)
+    print(machine())
+    policy = load_run(options.policy)
+    world = AbacusConfig(
+        base=policy.layout.base, frames=policy.layout.frames, reward=options.level, start="random"
+    )
+    settings = MendingSettings(rounds=options.rounds)
+    mending = Mending(policy, world, settings, options.seed)
+    if options.way == "ppo":
+        mending = PpoMending(_model(policy, world, options), settings, options.seed, options.steps)
+    began = time.process_time()
+
+    def after_round(score: MendingRound) -> None:
+        seconds = time.process_time() - began
+        print(f"round {score.number}, {seconds:.0f} CPU seconds: {score.describe()}", flush=True)
+
+    exact = mending.run(after_round)
+    print(f"{'exact' if exact else 'not exact'} after {len(mending.rounds) - 1} rounds")
+    return 0 if exact else 1
+
+
+def _model(policy: AbacusPolicy, world: AbacusConfig, options: Options) -> AbacusPPO:
+    alone = PRESETS["alone"].ppo
+    ppo = replace(
+        alone,
+        learning_rate=replace(alone.learning_rate, kind="constant", start=options.learning_rate),
+        entropy=replace(alone.entropy, start=0.005),
+    )
+    model = AbacusPPO(
+        AbacusPolicy,
+        AbacusVecEnv(ppo.n_envs, config=world),
+        ppo,
+        seed=options.seed,
+        policy_kwargs={"network": policy.network_name},
+    )
+    model.policy.load_state_dict(policy.state_dict())
+    model.set_logger(Logger(None, []))
+    return model
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, Options, __doc__, EXAMPLE))

@@ -1,0 +1,544 @@
+"""Mending: practise what a policy gets wrong, by trial and error, until its own runs are exact.
+
+No answer of the teacher is used. The reward of the level is the only judge: an operation counts as
+solved if the environment says so. In each round
+
+1. the policy's own runs are certified (`oracle.exact.own_runs`), until they are exact;
+2. operations that it fails are collected, from random ones and from the certificate's search;
+3. for each of them other actions are tried, one at a time on the way to the failure. A change that
+   solves the operation becomes a *correction*, an action for an observation: that with which the
+   policy fails the fewest of the other operations, and no more than before;
+4. the corrected policy plays random operations and those that it has practised, and the solved ones
+   are cloned into new weights (self-imitation). Its actions are a function of the observation, so
+   that the transitions do not contradict each other, and cloning makes its algorithm regular: rare
+   observations are treated as similar frequent ones. Once few exercises fail, the weights are kept,
+   and its answers to all observations of the certificate are cloned as well, so that it forgets
+   none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from stable_baselines3.common.logger import Logger
+
+from abacus.batch import AbacusBatch
+from abacus.observation import visibly_illegal_actions
+from abacus.rules import AbacusConfig, Action, End
+from abacus.tasks import Operation, Task
+from oracle.exact.concrete_runs import various_failing_runs
+from oracle.exact.own_runs import EXACT, Asked, OwnRunsCertificate, certify_own_runs
+from pipelines.learning.cloning import Cloning, copy_weights
+from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.settings import MendingSettings
+from pipelines.scoring.operations import step_limit
+from pipelines.scoring.players import GreedyTable, best_actions
+
+#: Operations of a random exercise: the first reset and what follows it are part of it.
+OPERATIONS = 3
+#: Digits of the longest operand of a random exercise.
+MOST_DIGITS = 8
+#: Columns of random exercises: those of the paper's training and of its test.
+WIDTHS = (10, 20)
+#: Failures of the certificate that a round searches at most: each takes a second.
+MOST_SEARCHED = 40
+#: Random exercises on which a correction must not fail more than before.
+CHECKED = 1_000
+#: Changes of one exercise that are checked.
+MOST_CHECKED = 16
+#: Where no more than this share of the random exercises fails, weights are kept: new ones would
+#: lose rare observations that are right already.
+FEW = 0.02
+KEPT_UPDATES, KEPT_LEARNING_RATE = 2_000, 0.02
+#: Copies of an exercise that are played at random now and then, and the share of such actions.
+RANDOM_TRIALS = 512
+RANDOM_SHARE = 0.05
+#: Most steps of a failing run, counted back from its end, at which other actions are tried.
+MOST_STEPS_BACK = 80
+
+#: Frame codes, symbol and operation.
+Codes = npt.NDArray[np.int32]
+#: Histories, symbols, operations, actions and masks, as `CloningSet.from_transitions` takes them.
+Transitions = tuple[npt.NDArray[Any], ...]
+#: Distinct observations, and another action for each of them.
+Change = tuple[Codes, npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A task on an abacus of a number of columns."""
+
+    task: Task
+    columns: int
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        return f"{self.columns}: {self.task}"
+
+    @classmethod
+    def parse(cls, text: str) -> Exercise:
+        """Read what `str` wrote."""
+        columns, task = text.split(":")
+        return cls(Task.parse(task), int(columns))
+
+
+@dataclass(frozen=True)
+class MendingRound:
+    """The policy at the start of a round, and what the round practised."""
+
+    number: int
+    verdict: str
+    situations: int
+    #: Operations of random exercises that it fails, and how many were tried.
+    failed: int
+    tried: int
+    #: Environment steps of this round: exercises, trials and checks.
+    steps: int = 0
+    #: Exercises that were practised, and the corrections that solved them.
+    practised: int = 0
+    corrections: int = 0
+    seconds: float = 0.0
+
+    def describe(self) -> str:
+        """Return the round in words."""
+        line = f"{self.failed:,} of {self.tried:,} random exercises fail, {self.verdict}"
+        if self.practised:
+            line += f"; {self.practised} practised, {self.corrections} corrections"
+        return line
+
+
+class Mending:
+    """Rounds of practice; `state` and `load_state` make them resumable between rounds."""
+
+    def __init__(
+        self,
+        policy: AbacusPolicy,
+        world: AbacusConfig,
+        settings: MendingSettings,
+        seed: int,
+    ) -> None:
+        self.policy, self.world, self.settings, self.seed = policy, world, settings, seed
+        self.rounds: list[MendingRound] = []
+        #: Exercises that the policy or its corrections once failed, and must not fail again.
+        self.practised: list[Exercise] = []
+        self.best_weights = copy_weights(policy)
+
+    @property
+    def level(self) -> str:
+        """The reward level, which judges."""
+        reward = self.world.reward
+        if not isinstance(reward, str):
+            raise ValueError("mending needs a reward level, not modules: give --reward a level")
+        return reward
+
+    @property
+    def exact(self) -> bool:
+        """Whether the last certificate proves the policy exact by its own runs."""
+        return bool(self.rounds) and self.rounds[-1].verdict == EXACT
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no further round: exact, all rounds used, or nothing to imitate."""
+        if not self.rounds:
+            return False
+        last = self.rounds[-1]
+        return self.exact or len(self.rounds) > self.settings.rounds or last.failed == last.tried
+
+    def run(self, after_round: Callable[[MendingRound], None] | None = None) -> bool:
+        """Practise until the policy is exact or the rounds are used; return whether it is."""
+        while not self.ended:
+            done = self._round(last=len(self.rounds) == self.settings.rounds)
+            self.rounds.append(done)
+            if after_round:
+                after_round(done)
+        self.policy.load_state_dict(self.best_weights)
+        return self.exact
+
+    def _round(self, *, last: bool) -> MendingRound:
+        started = time.perf_counter()
+        practice = Practice(self.policy, self.world)
+        exercises = list(self._random_exercises())
+        solved = practice.solved(exercises)
+        asked = Asked(self.policy, self.world.base, self.world.frames)
+        certificate = self._certify(asked)
+        score = MendingRound(
+            number=len(self.rounds),
+            verdict=certificate.verdict,
+            situations=certificate.situations,
+            failed=int(sum(not each for each in solved)),
+            tried=len(exercises),
+        )
+        if not self.rounds or self._rank(score) >= max(map(self._rank, self.rounds)):
+            self.best_weights = copy_weights(self.policy)
+        # A policy that solves nothing has no operations of its own to imitate.
+        if not certificate.exact and not last and any(solved):
+            failing = self._failing(practice, exercises, solved, asked)
+            corrections = practice.correct(failing, [*self.practised, *exercises[:CHECKED]])
+            self.practised = list(dict.fromkeys([*self.practised, *failing]))
+            own = [practice.transitions([*exercises, *self.practised])]
+            few = score.failed <= FEW * score.tried
+            if few:
+                own.append(practice.answers(asked.observations()))
+            self._imitate(own, keep_weights=few)
+            score = replace(score, practised=len(failing), corrections=corrections)
+        return replace(score, steps=practice.steps, seconds=round(time.perf_counter() - started, 1))
+
+    @staticmethod
+    def _rank(score: MendingRound) -> tuple[bool, int]:
+        return score.verdict == EXACT, -score.failed
+
+    def _certify(self, asked: Asked) -> OwnRunsCertificate:
+        world = self.world
+        return certify_own_runs(asked, base=world.base, frames=world.frames, level=self.level)
+
+    def _failing(
+        self, practice: Practice, exercises: list[Exercise], solved: list[bool], asked: Asked
+    ) -> list[Exercise]:
+        """Return exercises that the policy fails, each in another observation.
+
+        The certificate's are searched only when random ones are too few: they are for what remains.
+        """
+        most = self.settings.exercises
+        failed = [each for each, right in zip(exercises, solved, strict=True) if not right]
+        last = practice.last_observations(failed)
+        found = list(dict(zip(last, failed, strict=True)).values())[:most]
+        if len(found) < most:
+            runs = various_failing_runs(
+                asked,
+                self.world.base,
+                self.world.frames,
+                self.level,
+                min(MOST_SEARCHED, most - len(found)),
+            )
+            found += [Exercise(Task.parse(run.calculation), run.columns) for run in runs]
+        return list(dict.fromkeys(found))
+
+    def _random_exercises(self) -> Iterator[Exercise]:
+        """Yield random tasks of the world's operations, at several widths."""
+        rng = np.random.default_rng([self.seed, len(self.rounds)])
+        for number in range(self.settings.tried):
+            columns = WIDTHS[number % len(WIDTHS)]
+            yield Exercise(random_task(rng, self.world, columns), columns)
+
+    def _imitate(self, parts: Sequence[Transitions], *, keep_weights: bool) -> None:
+        """Clone transitions, into new weights or gently into those that are there."""
+        seed = int(np.random.SeedSequence([self.seed, len(self.rounds)]).generate_state(1)[0])
+        torch.manual_seed(seed)
+        settings = self.settings.cloning
+        if keep_weights:
+            # Nothing but the corrections is to change: what is right already has no gradient.
+            settings = replace(
+                settings,
+                updates=KEPT_UPDATES,
+                learning_rate=KEPT_LEARNING_RATE,
+                weight_decay=0.0,
+                label_smoothing=0.0,
+            )
+        else:
+            fresh = new_policy(self.policy.network_name, self.world.base, self.world.frames)
+            self.policy.load_state_dict(fresh.state_dict())
+        columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+        data = CloningSet.from_transitions(self.world.base, *columns)
+        Cloning(self.policy, data, settings, seed, Logger(None, [])).run()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that the rounds change, as plain values and tensors."""
+        return {
+            "policy": copy_weights(self.policy),
+            "best_weights": self.best_weights,
+            "practised": [str(exercise) for exercise in self.practised],
+            "rounds": [asdict(each) for each in self.rounds],
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.policy.load_state_dict(state["policy"])
+        self.best_weights = state["best_weights"]
+        self.practised = [Exercise.parse(text) for text in state["practised"]]
+        self.rounds = [MendingRound(**each) for each in state["rounds"]]
+
+
+def random_task(rng: np.random.Generator, world: AbacusConfig, columns: int) -> Task:
+    """Return a task that fits on a number of columns: a random value and `OPERATIONS` operations.
+
+    Lengths are uniform, so that short numbers are as frequent as long ones.
+    """
+    base, digits = world.base, min(MOST_DIGITS, columns - 1)
+    capacity = base**columns
+
+    def number() -> int:
+        return int(rng.integers(0, base ** int(rng.integers(1, digits + 1))))
+
+    start = value = number()
+    operations = []
+    for _ in range(OPERATIONS):
+        operand = number()
+        sign = {"add": 1, "subtract": -1}.get(world.operations) or int(rng.choice((1, -1)))
+        if sign < 0:
+            operand = min(operand, value)
+        elif value + operand >= capacity:
+            operand = capacity - 1 - value
+        operations.append(Operation(sign, operand))
+        value += sign * operand
+    return Task(start, tuple(operations))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of all abaci of a batch; those that have ended are not `running`."""
+
+    running: npt.NDArray[np.bool_]
+    codes: Codes
+    #: The policy's actions, and those that were taken.
+    greedy: npt.NDArray[np.int64]
+    actions: npt.NDArray[np.int64]
+    #: Bits of the legal actions.
+    masks: npt.NDArray[np.uint8]
+    #: Operations solved before and after the step.
+    solved: npt.NDArray[np.int32]
+    solved_after: npt.NDArray[np.int32]
+    #: Whether the last operation was solved in this step.
+    solves: npt.NDArray[np.bool_]
+
+
+class Practice:
+    """A greedy policy with corrections, and its exercises; `steps` counts those of environments."""
+
+    def __init__(self, policy: Any, world: AbacusConfig) -> None:
+        self.world = world
+        self.table = GreedyTable(policy, world.base, world.frames)
+        self.steps = 0
+        #: Failures in the exercises that corrections must not lose, and what these meet.
+        self._lost, self._others_meet = 0, set[bytes]()
+
+    def _batches(
+        self, exercises: Sequence[Exercise]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], AbacusBatch]]:
+        """Yield abaci that are about to start exercises of one width, and which these are."""
+        order = sorted(range(len(exercises)), key=lambda k: exercises[k].columns)
+        for columns, part in groupby(order, key=lambda k: exercises[k].columns):
+            rows = np.array(list(part))
+            tasks = [exercises[row].task for row in rows]
+            longest = max(len(task.operations) for task in tasks)
+            config = AbacusConfig(
+                base=self.world.base,
+                frames=self.world.frames,
+                columns=columns,
+                max_digits=columns - 1,
+                reward=self.world.reward,
+                max_operations=longest,
+            )
+            batch = AbacusBatch(config, len(rows), autoreset=False)
+            batch.load_tasks(tasks)
+            batch.reset(0)
+            yield rows, batch
+
+    def solved(self, exercises: Sequence[Exercise]) -> list[bool]:
+        """Return whether the policy solves all operations of each exercise."""
+        solved = np.zeros(len(exercises), np.bool_)
+        for rows, batch in self._batches(exercises):
+            solved[rows] = self._solved(batch)
+        return solved.tolist()
+
+    def _solved(self, batch: AbacusBatch) -> npt.NDArray[np.bool_]:
+        """Return whether the policy solves the tasks of abaci that are about to start."""
+        outcome = self.table.run(batch, _limit(batch))
+        self.steps += int(outcome.scalars["steps"].sum())
+        solved: npt.NDArray[np.bool_] = outcome.solved == outcome.scalars["program_count"]
+        return solved
+
+    def correct(self, failing: Sequence[Exercise], others: Sequence[Exercise]) -> int:
+        """Look for corrections that solve failing exercises; return their number.
+
+        `others` are exercises of which a correction must not lose any.
+        """
+        checks = [batch for _, batch in self._batches(others)]
+        self._lost, self._others_meet = self._failures(checks), self._met(checks)
+        corrections = 0
+        for exercise in failing:
+            if not self.solved([exercise])[0]:
+                # Changes of several actions are for what no single one solves.
+                corrections += self._make_best(
+                    exercise, islice(self._single_changes(exercise), MOST_CHECKED), checks
+                ) or self._make_best(
+                    exercise, islice(self._random_changes(exercise), MOST_CHECKED), checks
+                )
+        return corrections
+
+    def _make_best(
+        self, exercise: Exercise, changes: Iterable[Change], checks: Sequence[AbacusBatch]
+    ) -> bool:
+        """Make the change that solves an exercise with the fewest failures in other ones.
+
+        Return whether there is one with no more failures than before.
+        """
+        best: tuple[int, Change] | None = None
+        for change in changes:
+            before = self.table.prefer(*change)
+            if self.solved([exercise])[0]:
+                # What the others never meet cannot change them.
+                met = any(codes.tobytes() in self._others_meet for codes in change[0])
+                failures = self._failures(checks) if met else self._lost
+                if failures <= self._lost and (best is None or failures < best[0]):
+                    best = failures, change
+            self.table.restore(change[0], before)
+        if best is None:
+            return False
+        self.table.prefer(*best[1])
+        self._lost = best[0]
+        self._others_meet = self._met(checks)
+        return True
+
+    def _met(self, batches: Sequence[AbacusBatch]) -> set[bytes]:
+        """Return the observations that the policy meets in exercises."""
+        met: set[bytes] = set()
+        for batch in batches:
+            batch.reset(0)
+            codes = np.concatenate([step.codes[step.running] for step in self._steps(batch)])
+            rows = np.ascontiguousarray(codes).view(f"V{codes.itemsize * codes.shape[1]}")
+            met.update(np.unique(rows).tolist())
+        return met
+
+    def last_observations(self, exercises: Sequence[Exercise]) -> list[bytes]:
+        """Return the last observation of the policy in each exercise: that of its failure."""
+        last = [b""] * len(exercises)
+        for rows, batch in self._batches(exercises):
+            for step in self._steps(batch):
+                for k in np.flatnonzero(step.running):
+                    last[rows[k]] = step.codes[k].tobytes()
+        return last
+
+    def _failures(self, batches: Sequence[AbacusBatch]) -> int:
+        failures = 0
+        for batch in batches:
+            batch.reset(0)
+            failures += int((~self._solved(batch)).sum())
+        return failures
+
+    def _single_changes(self, exercise: Exercise) -> Iterator[Change]:
+        """Yield changes of one action of the failing run, those with the shortest runs first."""
+        run = self._failing_run(exercise)
+        trials = [
+            (step, action)
+            for step, (_, taken, mask) in enumerate(run)
+            if step >= len(run) - MOST_STEPS_BACK
+            for action in Action
+            if mask >> action & 1 and action != taken
+        ]
+        if not trials:
+            return
+        steps, actions = np.array(trials).T
+        solved: list[int] = []
+        ((_, batch),) = self._batches([exercise] * len(trials))
+        for step in self._steps(
+            batch, lambda number, chosen: np.where(steps == number, actions, chosen)
+        ):
+            solved += np.flatnonzero(step.solves).tolist()
+        for row in solved:
+            yield run[steps[row]][0][None], actions[row : row + 1]
+
+    def _random_changes(self, exercise: Exercise) -> Iterator[Change]:
+        """Yield changes of several actions, found by playing at random now and then.
+
+        The smallest ones come first.
+        """
+        rng = np.random.default_rng([len(exercise.task.operations), exercise.task.start % 2**63])
+        ((_, batch),) = self._batches([exercise] * RANDOM_TRIALS)
+        #: The changed actions of each trial, by observation; None if one was changed twice.
+        changes: list[dict[bytes, int] | None] = [{} for _ in range(RANDOM_TRIALS)]
+        found: list[dict[bytes, int]] = []
+
+        def play(number: int, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+            other = np.argmax(np.where(batch.masks, rng.random(batch.masks.shape), -1.0), axis=1)
+            return np.where(rng.random(RANDOM_TRIALS) < RANDOM_SHARE, other, chosen)
+
+        for step in self._steps(batch, play):
+            for row in np.flatnonzero(step.running):
+                known, key, action = changes[row], step.codes[row].tobytes(), step.actions[row]
+                if known is None:
+                    continue
+                if action != known.get(key, step.greedy[row]):
+                    changes[row] = None if key in known else known | {key: int(action)}
+            found += [
+                known for row in np.flatnonzero(step.solves) if (known := changes[row]) is not None
+            ]
+        for known in sorted(found, key=len):
+            codes = np.array([np.frombuffer(key, np.int32) for key in known])
+            yield codes, np.array(list(known.values()))
+
+    def _failing_run(self, exercise: Exercise) -> list[tuple[Codes, int, int]]:
+        """Return the observations, actions and masks (as bits) of the policy's run."""
+        ((_, batch),) = self._batches([exercise])
+        return [
+            (step.codes[0], int(step.actions[0]), int(step.masks[0])) for step in self._steps(batch)
+        ]
+
+    def answers(self, observations: Codes) -> Transitions:
+        """Return what the corrected policy does in coded observations of `Asked`."""
+        codes = np.unique(observations[:, :-1], axis=0)
+        illegal = visibly_illegal_actions(self.world.base)[codes[:, -3]]
+        actions = best_actions(np.where(illegal, -np.inf, self.table.scores_of(codes)))
+        masks = np.packbits(~illegal, axis=1, bitorder="little")[:, 0]
+        return codes[:, :-2], codes[:, -2], codes[:, -1], actions, masks
+
+    def transitions(self, exercises: Sequence[Exercise]) -> Transitions:
+        """Return the transitions of the operations that the corrected policy solves."""
+        parts = [
+            part for _, batch in self._batches(exercises) for part in self._solved_steps(batch)
+        ]
+        return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+    def _solved_steps(self, batch: AbacusBatch) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        steps = list(self._steps(batch))
+        solved = np.zeros(batch.num_envs, np.int32)
+        for step in steps:
+            solved[step.running] = step.solved_after[step.running]
+        # A step belongs to a solved operation if more operations are solved in the end.
+        for step in steps:
+            kept = step.running & (step.solved < solved)
+            columns = step.codes[:, :-2], step.codes[:, -2], step.codes[:, -1], step.actions
+            yield tuple(column[kept] for column in (*columns, step.masks))
+
+    def _steps(
+        self,
+        batch: AbacusBatch,
+        change: Callable[[int, npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None = None,
+    ) -> Iterator[Step]:
+        """Play abaci that are about to start until all have ended.
+
+        Actions are the policy's, or what `change` makes of them, given the number of the step.
+        """
+        running = np.ones(batch.num_envs, np.bool_)
+        for number in range(_limit(batch)):
+            codes, greedy = _codes(batch), self.table.actions(batch)
+            actions = greedy if change is None else change(number, greedy)
+            masks = np.packbits(batch.masks, axis=1, bitorder="little")[:, 0]
+            solved = batch.scalars["operations_solved"].copy()
+            batch.step(np.where(running, actions, Action.UP))
+            self.steps += int(running.sum())
+            after = batch.scalars["operations_solved"].copy()
+            ended = running & (batch.ends != End.NONE)
+            solves = ended & (after == batch.scalars["program_count"])
+            yield Step(running.copy(), codes, greedy, actions, masks, solved, after, solves)
+            running &= ~ended
+            if not running.any():
+                break
+
+
+def _codes(batch: AbacusBatch) -> Codes:
+    scalars = batch.scalars
+    return np.column_stack([batch.history, scalars["symbol"], scalars["operation"]]).astype(
+        np.int32
+    )
+
+
+def _limit(batch: AbacusBatch) -> int:
+    return step_limit(batch.config, batch.config.max_operations or 1)

@@ -1,0 +1,61 @@
+"""Mend a policy: let it practise what it gets wrong until its own runs are exact.
+
+The reward of the level is the only judge, and no answer of the teacher is used. In each round the
+policy's own runs are certified; operations that fail are practised by trial and error; the policy
+plays what it solves, and clones itself. The reward level and the abacus are those of the run that
+the policy comes from, unless flags say otherwise. The result is a run folder of its own. --resume
+continues a run.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipelines.bc_then_ppo import Options as RunOptions
+from pipelines.bc_then_ppo import start
+from pipelines.job.command_line import argument, run
+
+EXAMPLE = "python -m pipelines.mend runs/alone-onehot-s0-1 --mend-rounds 30"
+#: The world's settings that are flags, and are taken from the policy's run.
+_WORLD = ("base", "columns", "max_digits", "frames", "operations", "reward", "start")
+
+
+@dataclass(frozen=True)
+class Options(RunOptions):
+    """The policy, and the options of a run."""
+
+    policy: Path | None = argument("folder of a run or of a policy", None)
+
+
+def main(options: Options) -> int:
+    """Start or resume a run that mends a policy."""
+    if options.resume is not None:
+        return start(options, "pipelines.mend")
+    if options.policy is None:
+        raise ValueError("no policy is given: give the folder of a run or of a policy")
+    given: dict[str, Any] = {
+        "preset": "alone",
+        **_world_of(options.policy),
+        "start_from": options.policy,
+        "table_steps": 0,
+        "n_timesteps": 0,
+        **options.given,
+    }
+    return start(replace(options, given=given), "pipelines.mend")
+
+
+def _world_of(path: Path) -> dict[str, Any]:
+    """Return the settings of the world that a policy was trained in, as far as they are known."""
+    from pipelines.learning.policy_files import policy_folder, read_description
+
+    description = read_description(policy_folder(path))
+    world = description["about"].get("settings", {}).get("world", {})
+    known = {name: world[name] for name in _WORLD if isinstance(world.get(name), str | int)}
+    return known | {name: description[name] for name in ("base", "frames")}
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, Options, __doc__, EXAMPLE))

@@ -1,0 +1,171 @@
+"""Mending: exercises, corrections, own transitions, and rounds that end exact."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abacus.observation import window_codes
+from abacus.rules import AbacusConfig, Action, Operations
+from abacus.tasks import Operation, Task
+from oracle.exact.complete_set import complete_set
+from oracle.exact.concrete_runs import various_failing_runs
+from oracle.exact.own_runs import Asked
+from pipelines.learning.mending import Exercise, Mending, Practice, random_task
+from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy_files import load_run
+from pipelines.learning.settings import CloningSettings, MendingSettings
+
+WORLD = AbacusConfig(reward="no_of", start="random")
+
+
+@pytest.fixture(scope="module")
+def exact() -> AbacusPolicy:
+    return load_run()
+
+
+@pytest.fixture(scope="module")
+def spoilt(exact: AbacusPolicy) -> AbacusPolicy:
+    """The exact policy with noise in its weights: it fails some operations."""
+    policy = copy.deepcopy(exact)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in policy.network.actor.parameters():  # type: ignore[union-attr]
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.add_(0.35 * parameter.std() * noise)
+    return policy
+
+
+def exercises(count: int, seed: int = 0) -> list[Exercise]:
+    rng = np.random.default_rng(seed)
+    return [Exercise(random_task(rng, WORLD, 10), 10) for _ in range(count)]
+
+
+@given(
+    st.integers(0, 10**20),
+    st.lists(st.tuples(st.sampled_from([1, -1]), st.integers(0, 10**20)), min_size=1, max_size=4),
+    st.integers(2, 60),
+)
+def test_an_exercise_is_read_as_it_was_written(
+    start: int, operations: list[tuple[int, int]], columns: int
+) -> None:
+    exercise = Exercise(Task(start, tuple(Operation(*each) for each in operations)), columns)
+    assert Exercise.parse(str(exercise)) == exercise
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["both", "add", "subtract"]), st.integers(2, 20))
+def test_random_tasks_fit(seed: int, operations: Operations, columns: int) -> None:
+    world = replace(WORLD, operations=operations)
+    task = random_task(np.random.default_rng(seed), world, columns)
+    AbacusConfig(columns=columns, max_digits=columns - 1).check_task(task)
+    signs = {operation.sign for operation in task.operations}
+    assert signs <= {"both": {1, -1}, "add": {1}, "subtract": {-1}}[operations]
+
+
+def test_an_exact_policy_solves_everything(exact: AbacusPolicy) -> None:
+    practice = Practice(exact, WORLD)
+    assert all(practice.solved([*exercises(50), Exercise(Task.parse("0 + 0 - 0"), 3)]))
+    assert practice.steps > 50
+
+
+def test_own_transitions_are_those_of_solved_operations(
+    exact: AbacusPolicy, spoilt: AbacusPolicy
+) -> None:
+    known = complete_set(5, 3)
+    histories, symbols, operations, actions, masks = Practice(exact, WORLD).transitions(
+        exercises(30)
+    )
+    rows = known.index(histories, symbols, operations)
+    assert (rows >= 0).all()
+    np.testing.assert_array_equal(actions, known.actions[rows])
+    assert ((masks >> actions.astype(np.uint8)) & 1 == 1).all()
+    # Every operation ends with the submit of a reset.
+    assert ((actions == Action.SUBMIT) & (symbols >= 5)).sum() == 90
+    solved = Practice(spoilt, WORLD).transitions(exercises(30))
+    assert ((solved[3] == Action.SUBMIT) & (solved[1] >= 5)).sum() < 90
+
+
+def test_corrections_solve_failing_exercises_and_lose_no_others(exact: AbacusPolicy) -> None:
+    practice = Practice(exact, WORLD)
+    histories, symbols, operations, actions, _ = practice.transitions(exercises(5))
+    slide = int(np.flatnonzero(actions == Action.SLIDE)[0])
+    codes = np.concatenate([histories[slide], [symbols[slide], operations[slide]]]).astype(np.int32)
+    practice.table.prefer(codes[None], np.array([Action.SUBMIT]))
+    tried = exercises(300)
+    failing = [each for each, right in zip(tried, practice.solved(tried), strict=True) if not right]
+    assert failing
+    others = [each for each in tried if each not in failing]
+    assert practice.correct(failing, others) >= 1
+    assert all(practice.solved(tried))
+
+
+def test_prefer_is_taken_back(exact: AbacusPolicy) -> None:
+    practice = Practice(exact, WORLD)
+    exercise = Exercise(Task.parse("3 + 1"), 10)
+    codes, taken, _ = practice._failing_run(exercise)[0]
+    before = practice.table.prefer(codes[None], np.array([Action.SUBMIT]))
+    assert practice.solved([exercise]) == [False]
+    practice.table.restore(codes[None], before)
+    assert practice.solved([exercise]) == [True]
+    assert practice._failing_run(exercise)[0][1] == taken
+
+
+def test_answers_to_observations_are_those_of_the_corrected_policy(exact: AbacusPolicy) -> None:
+    known = complete_set(5, 3)
+    codes = np.column_stack(
+        [known.histories, known.symbols, known.operations, np.zeros(len(known))]
+    ).astype(np.int32)
+    practice = Practice(exact, WORLD)
+    practice.table.prefer(codes[:1, :-1], np.array([Action.SUBMIT]))
+    histories, symbols, operations, actions, masks = practice.answers(codes)
+    rows = known.index(histories, symbols, operations)
+    assert sorted(rows.tolist()) == list(range(len(known)))
+    changed = rows == 0
+    np.testing.assert_array_equal(actions[~changed], known.actions[rows[~changed]])
+    assert actions[changed].tolist() == [Action.SUBMIT]
+    assert ((masks >> actions.astype(np.uint8)) & 1 == 1).all()
+
+
+def test_failing_runs_differ_in_their_observations(spoilt: AbacusPolicy) -> None:
+    runs = various_failing_runs(Asked(spoilt, 5, 3), 5, 3, "no_of", 5)
+    assert len({(run.frames, run.symbol, run.operation) for run in runs}) == len(runs) == 5
+    practice = Practice(spoilt, WORLD)
+    shown = [Exercise(Task.parse(run.calculation), run.columns) for run in runs]
+    assert practice.solved(shown) == [False] * 5
+
+
+def test_rounds_of_mending_end_exact_and_resume(spoilt: AbacusPolicy) -> None:
+    settings = MendingSettings(
+        rounds=6, tried=2_000, exercises=60, cloning=CloningSettings(updates=1_000)
+    )
+    first = Mending(copy.deepcopy(spoilt), WORLD, settings, 0)
+    first.rounds.append(first._round(last=False))
+    assert first.rounds[0].verdict == "not exact"
+    assert first.rounds[0].failed > 0
+    assert first.rounds[0].corrections > 0
+    second = Mending(copy.deepcopy(spoilt), WORLD, settings, 0)
+    second.load_state(first.state())
+    assert second.run()
+    assert second.rounds[-1].verdict == "exact"
+    assert second.rounds[: len(first.rounds)] == first.rounds
+
+
+def test_mending_needs_a_level(exact: AbacusPolicy) -> None:
+    world = replace(WORLD, reward=("submit", "wrong_submit"))
+    with pytest.raises(ValueError, match="reward level"):
+        Mending(exact, world, MendingSettings(rounds=1), 0).run()
+
+
+def test_window_codes_of_own_transitions(exact: AbacusPolicy) -> None:
+    """The coded observations are those that the policy is asked about."""
+    practice = Practice(exact, WORLD)
+    ((_, batch),) = practice._batches(exercises(3))
+    np.testing.assert_array_equal(
+        window_codes(5, batch.observation["window"]), np.asarray(batch.history)
+    )
