@@ -14,33 +14,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from abacus.batch import AbacusBatch
 from abacus.checks import check_integer
-from abacus.kernel import ON_OPERATION_SYMBOL
 from abacus.observation import SIGNPOST_LEFT, SIGNPOST_RIGHT, decode_frame
 from abacus.render import render_ansi, view_of
 from abacus.render.text import BEAD, ENCODING, FLAG, GAP, PADDING
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action
 from oracle.algorithm import VARIANTS, Variant
-from oracle.exact.complete_set import MAX_FRAMES, collect, complete_width
-from oracle.exact.exploration import Exploration, explore
-from oracle.exact.observability import (
-    Ambiguity,
-    Kind,
-    SampledCount,
-    SampledSteps,
-    count_sampled,
-    find_ambiguities,
-    sample_steps,
-)
-from oracle.exact.witness import Witness, WitnessFinder
+from oracle.exact import MAX_FRAMES
 from oracle.files import atomic_write_text
 from pipelines.job.command_line import option, relative_path, run
 from pipelines.job.tables import Table, counted, decimal_percent
+
+if TYPE_CHECKING:
+    from abacus.batch import AbacusBatch
+    from oracle.exact.exploration import Exploration
+    from oracle.exact.observability import Ambiguity, Kind, SampledCount, SampledSteps
+    from oracle.exact.witness import Witness, WitnessFinder
 
 EXAMPLE = "python -m pipelines.audit --frames 1 2 3 --steps 1e6"
 ORDERS: dict[Variant, str] = {"before": "before the write", "printed": "after the write (printed)"}
@@ -153,6 +146,8 @@ class Row:
 
 def measure(options: Options) -> Iterator[Row]:
     """Yield the rows of the table."""
+    from oracle.exact.observability import sample_steps
+
     steps = options.steps
     for variant in options.variants:
         with tqdm(
@@ -164,6 +159,9 @@ def measure(options: Options) -> Iterator[Row]:
 
 
 def _explore(base: int, variant: Variant, frames: int) -> Exploration:
+    from oracle.exact.complete_set import complete_width
+    from oracle.exact.exploration import explore
+
     title = f"{variant}, {counted(frames, 'frame')}: situations"
     with tqdm(desc=title, unit_scale=True, disable=None, leave=False) as bar:
 
@@ -175,6 +173,10 @@ def _explore(base: int, variant: Variant, frames: int) -> Exploration:
 
 
 def _row(exploration: Exploration, sample: SampledSteps, list_up_to: int) -> Row:
+    from oracle.exact.complete_set import collect
+    from oracle.exact.observability import count_sampled, find_ambiguities
+    from oracle.exact.witness import WitnessFinder
+
     complete = collect(exploration)
     finder = WitnessFinder(complete, exploration)
     found = find_ambiguities(finder)
@@ -307,6 +309,8 @@ def _worked_example(example: Example, row: Row) -> Iterator[str]:
 
 def _describe(batch: AbacusBatch) -> str:
     """Describe the signpost's position and the next column to change."""
+    from abacus.kernel import ON_OPERATION_SYMBOL
+
     scalars = batch.scalars[0]
     j, signpost = int(scalars["digit_index"]), int(scalars["signpost"])
     if j == ON_OPERATION_SYMBOL:
@@ -346,6 +350,8 @@ def _frame_lines(base: int, code: int) -> Iterator[str]:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
+    from oracle.exact.complete_set import complete_width
+
     return {
         "variant": row.variant,
         "frames": row.frames,

@@ -23,20 +23,21 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tqdm import tqdm
 
 from abacus.checks import check_integer
 from oracle.algorithm import Variant
-from oracle.exact.certificate import Certificate, Counterexample, certify
-from oracle.exact.complete_set import complete_set
-from oracle.exact.concrete_runs import NEVER_ENDS, FailingRun
-from oracle.exact.own_runs import LIMIT, OwnRunsCertificate, certify_own_runs
+from oracle.exact import SITUATIONS_LIMIT
 from oracle.files import atomic_write_text
 from pipelines.job.command_line import argument, option, relative_path, run, stdout_for
-from pipelines.learning.named_policies import find_policy
-from pipelines.scoring.players import NamedPolicy
+
+if TYPE_CHECKING:
+    from oracle.exact.certificate import Certificate, Counterexample
+    from oracle.exact.concrete_runs import FailingRun
+    from oracle.exact.own_runs import OwnRunsCertificate
+    from pipelines.scoring.players import NamedPolicy
 
 EXAMPLE = "python -m pipelines.certify runs/first --json certificate.json"
 EXACT, NOT_EXACT, NOT_PROVEN = 0, 1, 3
@@ -72,7 +73,7 @@ class Options:
     level: Level = option(
         "dense", "with --own-runs: reward level; signpost moves are free from no_of_sp on"
     )
-    limit: int = option(LIMIT, "with --own-runs: most situations to explore")
+    limit: int = option(SITUATIONS_LIMIT, "with --own-runs: most situations to explore")
     json: Path | None = option(None, "file to write the certificate to")
 
     def __post_init__(self) -> None:
@@ -82,6 +83,10 @@ class Options:
 
 def main(options: Options) -> int:
     """Certify, print the certificate, and write it if asked."""
+    from oracle.exact.certificate import certify
+    from oracle.exact.complete_set import complete_set
+    from pipelines.learning.named_policies import find_policy
+
     policy = find_policy(
         options.policy,
         trust=options.trust,
@@ -109,6 +114,8 @@ def main(options: Options) -> int:
 
 
 def _certify_own_runs(options: Options, policy: NamedPolicy) -> int:
+    from oracle.exact.own_runs import certify_own_runs
+
     with tqdm(unit=" situations", disable=None, leave=False) as bar:
         certificate = certify_own_runs(
             policy.answers,
@@ -155,6 +162,8 @@ def own_runs_lines(name: str, certificate: OwnRunsCertificate) -> Iterator[str]:
 
 
 def _describe_run(failure: FailingRun, base: int) -> str:
+    from oracle.exact.concrete_runs import NEVER_ENDS
+
     if failure.kind == NEVER_ENDS:
         what = f"from step {failure.step + 1} on it comes back to the same state for ever"
     else:

@@ -21,9 +21,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipelines.job.command_line import EXIT_INTERRUPTED, argument, option, relative_path, run
-from pipelines.learning.named_policies import find_policy
-from pipelines.scoring.protocol import Request, evaluate_policy
-from pipelines.scoring.report import Report, findings_of
+from pipelines.scoring.request import Request
 
 EXAMPLE = "python -m pipelines.evaluate runs/first --digits 1 2 4 8 16 --n-operations 1e5"
 #: Default folder of reports.
@@ -43,6 +41,10 @@ class Options(Request):
 
 def main(options: Options) -> int:
     """Evaluate, print the findings, and write the report."""
+    from pipelines.learning.named_policies import find_policy
+    from pipelines.scoring.protocol import evaluate_policy
+    from pipelines.scoring.report import Report, findings_of
+
     policy = find_policy(
         options.policy,
         trust=options.trust,

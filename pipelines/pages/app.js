@@ -4,35 +4,75 @@
 const SLICE = 10;
 /** An abacus with more columns has its values in a small font, on several lines. */
 const LONG_VALUE = 20;
+/** A number with more digits is not written in both bases. */
+const LONGEST_IN_BASE = 24;
+/** Numbers of an expression that are written in both bases beside the compared players. */
+const MOST_IN_BASES = 4;
+/** The level of SPEEDS at which explanations can be read. */
+const EXPLAINING_SPEED = 0;
 const VISITOR_KEYS = {
   ArrowLeft: Action.LEFT, ArrowRight: Action.RIGHT, ArrowUp: Action.UP, ArrowDown: Action.DOWN,
   ",": Action.SIGNPOST_LEFT, ".": Action.SIGNPOST_RIGHT, " ": Action.SLIDE, Enter: Action.SUBMIT,
 };
 const byId = (id) => document.getElementById(id);
 
+/** How the page is used: a player computes, several are compared, or the visitor moves the finger. */
+const Mode = Object.freeze({ WATCH: "watch", COMPARE: "compare", VISIT: "visit" });
+
 class App extends Playback {
-  constructor(policy) {
+  constructor(networks) {
     super();
-    this.network = new Network(policy);
+    this.players = playersOf(networks.map((data) => new Network(data)));
     this.drawing = new AbacusDrawing(byId("abacus"));
-    this.windowPanel = new WindowPanel(byId("frames"), byId("symbols"), this.network);
     this.choices = new ProbabilityPanel(byId("choices"));
-    this.visiting = false;
+    this.mode = Mode.WATCH;
+    this.explaining = false;
     this.hint = null;
-    this.describe(policy);
+    this.listPlayers();
+    this.setPlayer(0);
     this.listen();
     byId("speed").max = SPEEDS.length - 1;
     this.setSpeed(DEFAULT_SPEED);
     this.start(byId("expression").value, false);
   }
 
-  describe(policy) {
-    const { base } = this.network;
+  get visiting() { return this.mode === Mode.VISIT; }
+  get comparing() { return this.mode === Mode.COMPARE; }
+
+  /** List the players, those of a base together. */
+  listPlayers() {
+    const groups = new Map();
+    this.players.forEach((player, index) => {
+      if (!groups.has(player.base)) {
+        const group = document.createElement("optgroup");
+        group.label = `base ${player.base}: counts in ${BASE_WORDS[player.base]}`;
+        groups.set(player.base, group);
+      }
+      const option = document.createElement("option");
+      option.value = index;
+      option.textContent = `${player.title} (${player.name || `base ${player.base}`})`;
+      groups.get(player.base).append(option);
+    });
+    byId("player").replaceChildren(...groups.values());
+  }
+
+  setPlayer(index) {
+    this.player = this.players[index];
+    byId("player").value = index;
+    const { base, frames } = this.player;
+    this.windowPanel = new WindowPanel(byId("frames"), byId("symbols"), this.player);
     byId("base").textContent = base;
-    byId("digit-range").textContent = `0 to ${base - 1}, since the abacus counts in base ${base}`;
-    byId("network-facts").textContent =
-      `It has ${this.network.layers.length - 1} hidden layers with ${this.network.weightCount.toLocaleString("en")} ` +
-      `weights, trained on demonstrations of a teacher. ${policy.about}`;
+    byId("in-base").hidden = base === 10;
+    byId("digit-range").textContent =
+      `0 to ${base - 1}, since ${countsIn(base)}`;
+    byId("facts").textContent = this.player.facts;
+    byId("frames-note").textContent = `A window of two columns, in its last ${frames} frames, and one symbol.`;
+  }
+
+  /** Let another player compute the same expression. */
+  choosePlayer(index) {
+    this.setPlayer(index);
+    this.start(this.game.plan.text, this.playing);
   }
 
   listen() {
@@ -50,8 +90,11 @@ class App extends Playback {
     byId("play").addEventListener("click", () => this.togglePlaying());
     byId("speed").addEventListener("input", (event) => this.setSpeed(Number(event.target.value)));
     byId("scrubber").addEventListener("input", (event) => this.stopAt(Number(event.target.value)));
-    byId("network-plays").addEventListener("click", () => this.letNetworkPlay());
+    byId("player").addEventListener("change", (event) => this.choosePlayer(Number(event.target.value)));
+    byId("watch").addEventListener("click", () => this.watch());
+    byId("compare").addEventListener("click", () => this.compare());
     byId("you-play").addEventListener("click", () => this.letVisitorPlay());
+    byId("explain").addEventListener("click", () => this.toggleExplaining());
     byId("hint").addEventListener("click", () => this.giveHint());
     byId("undo").addEventListener("click", () => this.undo());
     for (const button of document.querySelectorAll("[data-action]")) {
@@ -62,7 +105,8 @@ class App extends Playback {
     document.addEventListener("click", (event) => {
       if (event.detail > 0) event.target.closest("button, input[type=range]")?.blur();
     });
-    new ResizeObserver(() => this.show()).observe(byId("abacus").parentElement);
+    const resized = new ResizeObserver(() => this.show());
+    for (const id of ["single", "lanes"]) resized.observe(byId(id));
   }
 
   tryExample({ expression, length }) {
@@ -75,7 +119,7 @@ class App extends Playback {
     const input = byId("expression"), problem = byId("problem");
     let plan;
     try {
-      plan = readExpression(typed, this.network.base);
+      plan = readExpression(typed, this.player.base);
     } catch (error) {
       problem.textContent = error.message;
       input.setAttribute("aria-invalid", "true");
@@ -83,7 +127,7 @@ class App extends Playback {
     }
     problem.textContent = "";
     input.removeAttribute("aria-invalid");
-    this.game = new Game(plan, this.network);
+    this.setGames(plan);
     this.hint = null;
     if (this.visiting) this.game.removeStepLimit();
     this.message("The first number is added to 0.");
@@ -93,22 +137,40 @@ class App extends Playback {
     return true;
   }
 
-  /** Let the network play in the background, so that its whole game can be scrubbed. */
+  /** Begin a game of the player, and to compare one of each player of the same base. */
+  setGames(plan) {
+    const { player, comparing } = this;
+    const playing = this.players.filter((each) => each === player || (comparing && each.base === player.base));
+    this.games = playing.map((each) => new Game(plan, each));
+    this.game = this.games[playing.indexOf(player)];
+    this.comparison = this.comparing ? new Comparison(byId("lanes"), this.games) : null;
+    byId("all-bases").textContent = basesText(plan.program, this.player.base);
+  }
+
+  /** Play in the background, so that whole games can be scrubbed. */
   computeAhead() {
     clearTimeout(this.ahead);
-    if (this.visiting || this.game.over) return;
+    if (this.finished) return;
     const until = performance.now() + SLICE;
-    while (!this.game.over && performance.now() < until) this.game.playNetwork();
-    this.showPosition();
+    while (!this.finished && performance.now() < until) this.advance();
+    if (this.comparing) this.show();
+    else this.showPosition();
     this.ahead = setTimeout(() => this.computeAhead(), 0);
   }
 
-  get last() { return this.game.last; }
-  get finished() { return this.game.over || this.visiting; }
+  /** Let every player whose game is not over take a step. */
+  advance() {
+    for (const game of this.games) if (!game.over) game.advance();
+  }
+
+  get last() { return Math.max(...this.games.map((game) => game.last)); }
+  get finished() { return this.visiting || this.games.every((game) => game.over); }
 
   goTo(index) {
     this.hint = null;
     super.goTo(index);
+    // At the speed of explanations there is time to read each aloud.
+    if (this.playing && this.explaining && this.level === EXPLAINING_SPEED) this.announce();
   }
 
   stopAt(index) {
@@ -117,12 +179,12 @@ class App extends Playback {
   }
 
   stepForward() {
-    if (this.index === this.last && !this.finished) this.game.playNetwork();
+    if (this.index === this.last && !this.finished) this.advance();
     super.stepForward();
   }
 
   toTheEnd() {
-    while (!this.finished) this.game.playNetwork();
+    while (!this.finished) this.advance();
     super.toTheEnd();
   }
 
@@ -134,21 +196,37 @@ class App extends Playback {
     byId("speed").setAttribute("aria-valuetext", `${this.speed} steps per second`);
   }
 
-  letNetworkPlay() {
-    if (!this.visiting) return;
-    this.setMode(false);
+  /** Let the player compute; it continues a visitor's game. */
+  watch() {
+    if (this.mode === Mode.WATCH) return;
+    const { visiting } = this;
+    this.setMode(Mode.WATCH);
+    if (!visiting) {
+      this.start(this.game.plan.text, this.playing);
+      return;
+    }
     this.game.goBackTo(this.index);
     this.setPlaying(true);
     this.computeAhead();
+  }
+
+  /** Let all players of this base compute the expression side by side. */
+  compare() {
+    if (this.comparing) return;
+    this.setMode(Mode.COMPARE);
+    this.start(this.game.plan.text, true);
+    byId("side-by-side").scrollIntoView({ block: "nearest" });
   }
 
   letVisitorPlay() {
     if (this.visiting) return;
     this.setPlaying(false);
     clearTimeout(this.ahead);
-    this.setMode(true);
+    this.setMode(Mode.VISIT);
+    this.games = [this.game];
     this.game.removeStepLimit();
     // A finished game starts over.
+    this.index = Math.min(this.index, this.game.last);
     if (this.game.moments[this.index].end !== End.NONE) this.goTo(0);
     this.game.goBackTo(this.index);
     this.message("Your turn. Ask for a hint when you are lost.");
@@ -156,13 +234,29 @@ class App extends Playback {
     byId("symbol").scrollIntoView({ block: "nearest" });
   }
 
-  setMode(visiting) {
-    this.visiting = visiting;
+  setMode(mode) {
+    this.mode = mode;
     this.hint = null;
-    byId("pad").hidden = !visiting;
-    byId("playback").hidden = visiting;
-    byId("network-plays").setAttribute("aria-pressed", String(!visiting));
-    byId("you-play").setAttribute("aria-pressed", String(visiting));
+    document.body.dataset.mode = mode;
+    byId("pad").hidden = !this.visiting;
+    byId("playback").hidden = this.visiting;
+    byId("single").hidden = this.comparing;
+    byId("side-by-side").hidden = !this.comparing;
+    byId("explain").disabled = this.visiting;
+    for (const [id, pressed] of [["watch", Mode.WATCH], ["compare", Mode.COMPARE], ["you-play", Mode.VISIT]]) {
+      byId(id).setAttribute("aria-pressed", String(mode === pressed));
+    }
+  }
+
+  /** Say why each move is made, at a speed at which that can be read. */
+  toggleExplaining() {
+    if (this.visiting) return;
+    this.explaining = !this.explaining;
+    byId("explain").setAttribute("aria-pressed", String(this.explaining));
+    if (this.explaining) this.levelBefore = this.level;
+    this.setSpeed(this.explaining ? EXPLAINING_SPEED : this.levelBefore);
+    this.show();
+    this.announce();
   }
 
   visitorActs(action) {
@@ -181,7 +275,8 @@ class App extends Playback {
     if (this.game.moments[this.index].end !== End.NONE) return;
     this.game.goBackTo(this.index);
     this.hint = expertAction(this.game.abacus);
-    this.message(`The teacher's action: ${ACTION_WORDS[this.hint]}.`);
+    const why = explanationOf(this.game.abacus, this.hint);
+    this.message(`The teacher's action: ${ACTION_WORDS[this.hint]}. ${why}`);
     this.show();
   }
 
@@ -195,10 +290,19 @@ class App extends Playback {
   onKey(event) {
     const { target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target.matches("input")) return;
+    if (target.matches("input, select")) return;
     if (target.matches("button") && (event.key === " " || event.key === "Enter")) return;
-    const done = this.visiting ? this.visitorKey(event.key) : this.pressKey(event.key);
+    const done = this.modeKey(event.key) || (this.visiting ? this.visitorKey(event.key) : this.pressKey(event.key));
     if (done) event.preventDefault();
+  }
+
+  modeKey(key) {
+    if (key === "e") this.toggleExplaining();
+    else if (key === "w") this.watch();
+    else if (key === "c") this.compare();
+    else if (key === "y") this.letVisitorPlay();
+    else return false;
+    return true;
   }
 
   visitorKey(key) {
@@ -211,48 +315,61 @@ class App extends Playback {
 
   show() {
     if (!this.game) return;
-    const { game, index } = this, moment = game.moments[index], digits = game.digitsAt(index);
-    this.drawing.fit(this.network.base, game.plan.columns, byId("abacus").parentElement.clientWidth);
-    this.drawing.show(moment, digits);
-    this.windowPanel.show(moment);
-    this.showReading(moment);
-    this.showValues(digits);
-    this.showChoices(moment);
-    this.showVerdict(moment, digits);
+    if (this.comparing) this.comparison.show(this.index, this.explaining);
+    else this.showGame();
+    this.showVerdict();
     this.showPosition();
   }
 
+  showGame() {
+    const { game, index } = this, moment = game.moments[index], digits = game.digitsAt(index);
+    this.drawing.fit(this.player.base, game.plan.columns, byId("single").clientWidth);
+    this.drawing.show(moment, digits);
+    this.windowPanel.show(moment);
+    this.showReading(moment);
+    this.showBases(moment);
+    this.showValues(digits);
+    this.showChoices(moment);
+    byId("why").hidden = !this.explaining || this.visiting;
+    byId("why").textContent = moment.why;
+  }
+
   showReading(moment) {
-    const { base } = this.network, resetting = moment.symbol >= base;
+    const { base } = this.player, resetting = moment.symbol >= base;
     const name = OPERATION_WORDS[moment.operation];
     const tile = byId("symbol"), badge = byId("operation");
     tile.textContent = resetting ? "+−"[moment.operation] : moment.symbol;
     tile.className = `tile ${resetting ? name : ""}`;
-    badge.textContent = this.operationText(moment);
+    badge.textContent = this.game.operationText(moment);
     badge.className = `badge ${name}`;
     badge.hidden = moment.operationIndex === null;
-    byId("meaning").textContent = this.meaning(moment);
+    byId("meaning").textContent = this.game.meaning(moment);
     byId("step").textContent = `step ${this.index.toLocaleString("en")}`;
     const before = this.game.moments[this.index - 1];
     byId("action").textContent = before ? ACTION_WORDS[before.action] : "start";
   }
 
-  meaning(moment) {
-    if (moment.operationIndex === null) return "reset, then the end";
-    if (moment.digitIndex === null) return "reset";
-    return `digit ${moment.digitIndex + 1} of ${moment.operandLength}`;
-  }
-
-  operationText(moment) {
-    if (moment.operationIndex === null) return "";
-    const { subtract, number } = this.game.plan.program[moment.operationIndex];
-    const short = shortNumber(number, 9);
-    if (moment.digitIndex === null) return `then ${subtract ? "−" : "+"}${short}`;
-    return `${OPERATION_WORDS[Number(subtract)]} ${short}`;
+  /** Show the number that is read, or comes next, in both bases, with the current digit marked. */
+  showBases({ operationIndex, digitIndex }) {
+    const { base } = this.player, line = byId("bases");
+    const operation = operationIndex === null ? null : this.game.plan.program[operationIndex];
+    if (operation === null || operation.digits.length > LONGEST_IN_BASE) {
+      line.textContent = basesText([], base);
+      return;
+    }
+    const numeral = document.createElement("span");
+    for (let place = operation.digits.length - 1; place >= 0; place -= 1) {
+      const digit = document.createElement(place === digitIndex ? "mark" : "span");
+      digit.textContent = operation.digits[place];
+      numeral.append(digit);
+    }
+    const { number } = operation;
+    if (base === 10) line.replaceChildren(numeral, `: ${countsIn(base)}.`);
+    else line.replaceChildren(`${number} is `, numeral, ` in base ${base}: ${countsIn(base)}.`);
   }
 
   showValues(digits) {
-    const value = valueOf(digits, this.network.base).toString();
+    const value = valueOf(digits, this.player.base).toString();
     for (const [id, text] of [["value-base", numeralOf(digits)], ["value-decimal", withSeparators(value)]]) {
       byId(id).textContent = text;
       // Depends on the width, not on the value: the page must not jump while the value grows.
@@ -275,21 +392,17 @@ class App extends Playback {
     }
   }
 
-  /** Show the next action, or the result. */
-  showVerdict(moment, digits) {
-    const line = byId("verdict");
-    if (moment.end === End.NONE) {
+  /** Show the next action, or the result; to compare, the steps of all players. */
+  showVerdict() {
+    const line = byId("verdict"), { game, index } = this;
+    if (this.comparing) {
       line.className = "verdict";
-      line.textContent = this.nextText(moment);
+      line.textContent = this.comparison.summary;
       return;
     }
-    const { truth, text } = this.game.plan;
-    const correct = moment.end === End.EXPRESSION && valueOf(digits, this.network.base) === truth;
-    const sum = `${shortNumber(text, 60)} = ${shortNumber(withSeparators(truth.toString()), 60)}`;
-    line.className = `verdict ${correct ? "right" : "wrong"}`;
-    line.textContent = correct
-      ? `Correct in ${this.index.toLocaleString("en")} steps: ${sum}`
-      : `${moment.end === End.BUDGET ? "Out of steps" : "Wrong"}: the correct result is ${sum}`;
+    const moment = game.moments[index], done = moment.end !== End.NONE;
+    line.className = `verdict ${done ? (game.solved ? "right" : "wrong") : ""}`;
+    line.textContent = done ? game.verdict(index, moment.end) : this.nextText(moment);
   }
 
   nextText({ probabilities }) {
@@ -299,7 +412,7 @@ class App extends Playback {
   }
 
   showPosition() {
-    const { last } = this.game, scrubber = byId("scrubber");
+    const { last } = this, scrubber = byId("scrubber");
     scrubber.max = last;
     scrubber.value = this.index;
     byId("position").textContent = `${this.index.toLocaleString("en")} / ${last.toLocaleString("en")}`;
@@ -307,16 +420,46 @@ class App extends Playback {
     byId("forward").disabled = this.index === last && (this.finished);
   }
 
-  /** Describe the moment to screen readers, but not while playing: texts would pile up. */
+  /** Describe the moment to screen readers, but not while playing fast: texts would pile up. */
   announce() {
-    const moment = this.game.moments[this.index];
-    byId("announcer").textContent =
-      `Step ${this.index}: ${this.meaning(moment)} ${this.operationText(moment)}. ${byId("verdict").textContent}`;
+    byId("announcer").textContent = `Step ${this.index}: ${this.comparing ? this.laneTexts() : this.momentText()}`;
   }
+
+  momentText() {
+    const moment = this.game.moments[this.index];
+    const why = this.explaining ? ` ${moment.why}` : "";
+    return `${this.game.meaning(moment)} ${this.game.operationText(moment)}. ${byId("verdict").textContent}.${why}`;
+  }
+
+  laneTexts() {
+    return this.comparison.lanes
+      .map((lane) => `${lane.game.player.title}: ${lane.part(".verdict").textContent}.${this.explaining ? ` ${lane.part(".why").textContent}` : ""}`)
+      .join(" ");
+  }
+}
+
+const countsIn = (base) => `the abacus counts in ${BASE_WORDS[base]}${base === 10 ? ", as we write numbers" : ""}`;
+
+/** The first numbers of a program in both bases, as far as they are short. */
+function basesText(program, base) {
+  const short = base === 10 ? [] : program.slice(0, MOST_IN_BASES).filter(({ digits }) => digits.length <= LONGEST_IN_BASE);
+  const numbers = short.map(({ number, digits }, k) => `${number} is ${numeralOf(digits)}${k ? "" : ` in base ${base}`}`);
+  const text = [...numbers, ...(numbers.length && numbers.length < program.length ? ["…"] : [])].join(", ");
+  const sentence = text ? `${text}: ${countsIn(base)}` : countsIn(base);
+  return `${sentence[0].toUpperCase()}${sentence.slice(1)}.`;
+}
+
+/** The networks, and after those of each base the teacher. */
+function playersOf(networks) {
+  const bases = [...new Set(networks.map(({ base }) => base))];
+  return bases.flatMap((base) => {
+    const ofBase = networks.filter((network) => network.base === base);
+    return [...ofBase, new Teacher(ofBase[0])];
+  });
 }
 
 function randomNumber(length) {
   return Array.from({ length }, (_, k) => Math.floor(Math.random() * (k ? 10 : 9)) + (k ? 0 : 1)).join("");
 }
 
-const app = new App(JSON.parse(byId("policy").textContent));
+const app = new App(JSON.parse(byId("networks").textContent));

@@ -2,7 +2,7 @@
 // animates. Sizes come from abacus/render/scene.py, colours from there through drawing.css.
 
 /** Fewest columns shown, and the smallest width of a column in pixels. */
-const FEWEST_SHOWN = 5, NARROWEST_COLUMN = 34;
+const FEWEST_SHOWN = 5, NARROWEST_COLUMN = 34, NARROWEST_SMALL_COLUMN = 20;
 /** Space on either side of the frame, for the padding and the number of hidden columns. */
 const OUTSIDE = CELL + 2, OUTSIDE_ON_PHONES = 44, WIDEST_PHONE = 480;
 const FLAG_TIP = 10;
@@ -29,15 +29,17 @@ const endingAt = (x, y, text) => {
 const moveTo = (element, x, y) => { element.style.transform = `translate(${x}px, ${y}px)`; };
 
 class AbacusDrawing {
-  constructor(svg) {
+  /** A small drawing has narrower columns, so that a whole abacus fits beside others. */
+  constructor(svg, small = false) {
     this.svg = svg;
+    this.narrowest = small ? NARROWEST_SMALL_COLUMN : NARROWEST_COLUMN;
     this.layout = null;
   }
 
   /** Lay out the picture for a width in pixels. */
   fit(base, columns, pixels) {
     const outside = pixels > WIDEST_PHONE ? OUTSIDE : OUTSIDE_ON_PHONES;
-    const room = Math.floor(pixels / NARROWEST_COLUMN - (2 * POST + 2 * outside) / CELL);
+    const room = Math.floor(pixels / this.narrowest - (2 * POST + 2 * outside) / CELL);
     const shown = Math.min(columns, Math.max(FEWEST_SHOWN, Math.min(PICTURE_COLUMNS, room)));
     const layout = [base, columns, shown, outside].join();
     if (layout === this.layout) return;

@@ -1,9 +1,9 @@
-// The trained network: linear layers with ReLU, applied to an observation.
+// The players: trained networks (linear layers with ReLU, applied to an observation) and the teacher.
 
 class Network {
   /** The argument is written into the page by pipelines/showing/page.py. */
-  constructor({ network, base, frames, layers, weights, logit_bound: bound }) {
-    Object.assign(this, { base, frames, bound });
+  constructor({ name, kind, about, network, base, frames, layers, weights, logit_bound: bound }) {
+    Object.assign(this, { name, kind, about, base, frames, bound });
     this.inputs = network === "onehot" ? this.contents : this.pixels;
     const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
     const numbers = new Float32Array(bytes.buffer);
@@ -14,6 +14,15 @@ class Network {
     }));
     this.weightCount = place;
     this.cache = new Map();
+  }
+
+  get title() { return this.kind[0].toUpperCase() + this.kind.slice(1); }
+
+  get facts() {
+    return `The ${this.kind}${this.name ? ` “${this.name}”` : ""} is a network with ` +
+      `${this.layers.length - 1} hidden layers and ${this.weightCount.toLocaleString("en")} weights. ` +
+      `${this.about} It sees two columns through the yellow window and remembers only the last ` +
+      `${this.frames} frames. It knows nothing about numbers: all arithmetic happens on the beads.`;
   }
 
   /** The probability of each action; 0 for illegal ones. */
@@ -83,6 +92,23 @@ class Network {
       values = applyLayer(layer, values, index + 1 < this.layers.length);
     });
     return Array.from(values, (value) => this.bound * Math.tanh(value / this.bound));
+  }
+}
+
+/** The reference algorithm as a player: it takes the expert's action with probability 1. */
+class Teacher {
+  constructor({ base, frames }) { Object.assign(this, { name: "", base, frames }); }
+
+  get title() { return "Teacher"; }
+
+  get facts() {
+    return "The teacher is no network but a program: it compares the abacus with what it should show, " +
+      "and always makes the right move. The networks learned from it, or from the reward for right moves.";
+  }
+
+  probabilities(abacus) {
+    const action = expertAction(abacus);
+    return ACTION_WORDS.map((_, each) => (each === action ? 1 : 0));
   }
 }
 

@@ -1,13 +1,14 @@
-// The panels beside the abacus: the network's observation and its action probabilities.
+// The panels beside the abacus: the player's observation and its action probabilities.
 
 const FRAME_NAMES = ["now", "1 step ago"];
 
 class WindowPanel {
-  constructor(root, symbols, network) {
-    this.network = network;
-    this.base = network.base;
-    this.frames = Array.from({ length: network.frames }, (_, index) => {
-      const age = network.frames - 1 - index;
+  constructor(root, symbols, { base, frames }) {
+    root.replaceChildren();
+    symbols.replaceChildren();
+    this.base = base;
+    this.frames = Array.from({ length: frames }, (_, index) => {
+      const age = frames - 1 - index;
       const svg = svgElement("svg", { viewBox: `0 0 76 ${this.base * 22 + 40}`, class: "frame", role: "img" });
       const figure = document.createElement("figure");
       const caption = document.createElement("figcaption");

@@ -1,8 +1,8 @@
 // Playing, pausing and stepping through moments; both pages extend it.
 
 /** Steps per second. */
-const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64, 256, 1024];
-const DEFAULT_SPEED = 3;
+const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 256, 1024];
+const DEFAULT_SPEED = 4;
 /** Longest time of a movement in milliseconds. */
 const LONGEST_GLIDE = 140;
 

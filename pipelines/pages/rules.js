@@ -136,8 +136,10 @@ class Abacus {
 
   /** The lowest column that differs from the target, or the number of columns. */
   firstWrong() {
-    const wrong = this.digits.findIndex((digit, column) => digit !== this.target[column]);
-    return wrong < 0 ? this.columns : wrong;
+    const { digits, target, columns } = this;
+    let column = 0;
+    while (column < columns && digits[column] === target[column]) column += 1;
+    return column;
   }
 
   /** The frame as a number; see abacus/observation.py. */

@@ -25,6 +25,9 @@ from pipelines.scoring.scores import ErrorRate, Runs, Score
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 SKY, YELLOW, GREY, INK = "#56b4e9", "#e69f00", "#8a8f94", "#27303a"
+GRID, PAPER = "#dddddd", "#ffffff"
+#: Colours that are those of the page, light or dark, by the names of its CSS variables.
+PAGE_COLOURS = {INK: "ink", GRID: "line", PAPER: "card"}
 LINES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK)
 MARKERS = "osD^vPX"
 WIDE, NARROW = (7.2, 3.4), (7.2, 3.0)
@@ -41,7 +44,7 @@ STYLE: dict[str, Any] = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.grid.axis": "y",
-    "grid.color": "#dddddd",
+    "grid.color": GRID,
     "grid.linewidth": 0.7,
     "xtick.color": INK,
     "ytick.color": INK,
@@ -67,15 +70,15 @@ class Picture:
         return Markup(self.svg.replace("<svg ", opening, 1))
 
 
-def pictures_of(results: Results) -> list[Picture]:
-    """Return the figures of all parts that have results."""
+def pictures_of(results: Results, subject: str) -> list[Picture]:
+    """Return the figures of all parts that have results; `subject` names what was evaluated."""
     pictures = []
     if results.generalisation:
-        pictures.append(_generalisation(results.generalisation))
+        pictures.append(_generalisation(results.generalisation, subject))
     if results.errors:
-        pictures += [_classes(results.errors), _columns(results.errors)]
+        pictures += [_classes(results.errors, subject), _columns(results.errors)]
     if results.runs:
-        pictures.append(_runs(results.runs))
+        pictures.append(_runs(results.runs, subject))
     if results.curves:
         pictures.append(_curves(results.curves))
     return pictures
@@ -90,6 +93,8 @@ def _draw_picture(key: str, title: str, alt: str, size: tuple[float, float], dra
         # Without the date, equal results give equal files.
         figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
     svg = file.getvalue()
+    for colour, variable in PAGE_COLOURS.items():
+        svg = svg.replace(colour, f"var(--{variable})")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     # Figures on one page would share the identifiers of their groups.
     return Picture(key, title, alt, re.sub(r'<g id="[^"]*"', "<g", svg))
@@ -99,7 +104,7 @@ def _legend(axes: Axes, **style: Any) -> None:
     axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), **style)
 
 
-def _generalisation(scores: list[Score]) -> Picture:
+def _generalisation(scores: list[Score], subject: str) -> Picture:
     def draw(axes: Axes) -> None:
         for label, colour, marker, shift in (
             ("addition", BLUE, "o", 0.94),
@@ -109,7 +114,8 @@ def _generalisation(scores: list[Score]) -> Picture:
                 (shift * score.digits, rate) for score in scores if (rate := score.rates()[label])
             ]
             _draw_rates(axes, rates, colour, marker)
-            axes.plot([], [], color=colour, marker=marker, linestyle="none", label=label)
+            name = f"{subject}, {label}"
+            axes.plot([], [], color=colour, marker=marker, linestyle="none", label=name)
         errors, trials = paper.ERRORS_AT_16
         axes.plot(
             [16], [100 * errors / trials], "*", color=INK, markersize=11, label="authors, both"
@@ -148,7 +154,7 @@ def _draw_rates(axes: Axes, rates: list[tuple[float, ErrorRate]], colour: str, m
             tops,
             yerr=[[0.6 * top for top in tops], [0.0 for _ in tops]],
             uplims=True,
-            markerfacecolor="white",
+            markerfacecolor=PAPER,
             **{**style, "capsize": 2},
         )
 
@@ -160,13 +166,16 @@ def _drawn_errors(errors: list[ErrorAnalysis]) -> list[ErrorAnalysis]:
     return [*longest, *(analysis for analysis in errors if analysis.name == ADVERSARIAL)]
 
 
-def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
+def _classes(all_errors: list[ErrorAnalysis], subject: str) -> Picture:
     errors = _drawn_errors(all_errors)
     names = list(errors[0].classes)
 
     def draw(axes: Axes) -> None:
         bars = [
-            *((analysis.name, [100 * analysis.share(n) for n in names]) for analysis in errors),
+            *(
+                (f"{subject}, {analysis.name}", [100 * analysis.share(n) for n in names])
+                for analysis in errors
+            ),
             ("authors", [paper.ERROR_CLASSES.get(n, 0.0) for n in names]),
         ]
         width = 0.8 / len(bars)
@@ -178,7 +187,7 @@ def _classes(all_errors: list[ErrorAnalysis]) -> Picture:
                 values,
                 width * 0.92,
                 label=label,
-                color="white" if is_authors else LINES[k % len(LINES)],
+                color=PAPER if is_authors else LINES[k % len(LINES)],
                 edgecolor=INK,
                 linewidth=0.8,
                 hatch="////" if is_authors else ("", "..", "xx", "--")[k % 4],
@@ -209,14 +218,14 @@ def _columns(errors: list[ErrorAnalysis]) -> Picture:
     return _draw_picture("columns", f"Columns of first errors, {chosen.name}.", alt, NARROW, draw)
 
 
-def _runs(all_runs: list[Runs]) -> Picture:
+def _runs(all_runs: list[Runs], subject: str) -> Picture:
     def draw(axes: Axes) -> None:
         names = [OPERATION_WORDS[runs.operations] for runs in all_runs]
         authors = [paper.LONGEST_RUNS[runs.operations] for runs in all_runs]
         kinds: list[tuple[str, list[float], str, str]] = [
-            ("longest", [runs.longest for runs in all_runs], BLUE, ""),
-            ("median", [runs.median for runs in all_runs], SKY, ".."),
-            ("authors' longest", [float(count) for count in authors], "white", "////"),
+            (f"{subject}, longest", [runs.longest for runs in all_runs], BLUE, ""),
+            (f"{subject}, median", [runs.median for runs in all_runs], SKY, ".."),
+            ("authors, longest", [float(count) for count in authors], PAPER, "////"),
         ]
         for k, (label, values, colour, hatch) in enumerate(kinds):
             places = [y + (k - 1) * 0.26 for y in range(len(names))]

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from abacus.batch import AbacusBatch
 from abacus.checks import check_integer
-from abacus.kernel import ADD, SUBTRACT
-from abacus.rules import AbacusConfig, Operations
+from abacus.rules import ADD, SUBTRACT, AbacusConfig, Operations
+
+if TYPE_CHECKING:
+    from abacus.batch import AbacusBatch
 
 Digits = npt.NDArray[np.uint8]
 Kinds = npt.NDArray[np.int32]
@@ -94,6 +95,8 @@ class OperationSet:
 
     def batch(self, frames: int, columns: int | None = None) -> AbacusBatch:
         """Return abaci on the first digit of these operations, which mistakes do not end."""
+        from abacus.batch import AbacusBatch
+
         columns = columns_for(self.digits) if columns is None else columns
         config = AbacusConfig(
             columns=columns,

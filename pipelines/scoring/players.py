@@ -41,6 +41,8 @@ from oracle.expert import expert_actions
 Actions = npt.NDArray[np.int64]
 #: Outcomes that can be wrong, and the ends that they cause.
 _JUDGED = (SIGNPOST_OUTCOME, SLIDE_OUTCOME, SUBMIT_OUTCOME)
+#: Score of an action that `GreedyTable.prefer` makes the best one.
+PREFERRED = 1e3
 _WRONG_ENDS = np.array([End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT], np.uint8)
 
 
@@ -134,6 +136,37 @@ class GreedyTable:
         for start in range(0, len(codes), CHUNK):
             self._learn(np.unique(codes[start : start + CHUNK], axis=0))
 
+    def prefer(
+        self, codes: npt.NDArray[np.int32], actions: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.float32]:
+        """Make an action the best one of each observation; return the scores before.
+
+        Rows of `codes` are distinct: frame codes, symbol and operation.
+        """
+        rows = self._rows_of(codes)
+        before = self._scores[rows]
+        self._scores[rows, actions] = PREFERRED
+        return before
+
+    def scores_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Return the scores of distinct observations, (N, 8)."""
+        # Looking up new observations may replace the arrays.
+        rows = self._rows_of(codes)
+        return self._scores[rows]
+
+    def restore(self, codes: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
+        """Take back what `prefer` changed, with the scores that it returned."""
+        rows = self._rows_of(codes)
+        self._scores[rows] = scores
+
+    def _rows_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Return the rows of distinct observations, which are learned if they are new."""
+        rows: npt.NDArray[np.int64] = _find_codes(self._slots, self._codes, codes)
+        if (rows == EMPTY).any():
+            self.learn(codes[rows == EMPTY])
+            rows = _find_codes(self._slots, self._codes, codes)
+        return rows
+
     def _learn_rows(self, batch: AbacusBatch, rows: npt.NDArray[Any]) -> None:
         scalars = batch.scalars[rows]
         codes = np.column_stack([batch.history[rows], scalars["symbol"], scalars["operation"]])
@@ -221,6 +254,15 @@ def _find(slots, codes, s, history, i):
 def _find_all(slots, codes, scalars, history, rows):
     for i in range(len(rows)):
         rows[i] = _find(slots, codes, scalars[i], history, i)
+
+
+@compiled
+def _find_codes(slots, codes, wanted):
+    rows, last = np.empty(len(wanted), np.int64), len(codes) - 1
+    for i in range(len(wanted)):
+        codes[last] = wanted[i]
+        rows[i] = slots[find_slot(slots, codes, last)]
+    return rows
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""The evaluation protocol behind a report: request, results, learning curves and replays."""
+"""The evaluation protocol behind a report: results, learning curves and replays."""
 
 from __future__ import annotations
 
@@ -13,42 +13,36 @@ import numpy as np
 from tqdm import tqdm
 
 from abacus.batch import AbacusBatch
-from abacus.checks import check_integer
 from abacus.kernel import SUBTRACT
 from abacus.render.scene import PICTURE_COLUMNS
 from abacus.render.view import view_of, visible_columns
 from abacus.rules import AbacusConfig, End, Operations
 from abacus.tasks import numeral, parse_expression, value_of
+from oracle.exact import MAX_FRAMES
 from oracle.exact.certificate import Certificate, certify
-from oracle.exact.complete_set import MAX_FRAMES, complete_set
+from oracle.exact.complete_set import complete_set
 from oracle.expert import expert_actions
-from pipelines.job.command_line import option, relative_path
+from pipelines.job.command_line import relative_path
 from pipelines.scoring.errors import ErrorAnalysis, analyse
 from pipelines.scoring.operations import (
-    PAPER_DIGITS,
-    SETS,
     OperationSet,
     adversarial_operations,
-    check_fit,
-    check_sets,
     columns_for,
     drawn_operations,
     step_limit,
 )
 from pipelines.scoring.players import NamedPolicy, Player, mistakes_of
+from pipelines.scoring.request import MOST_REPLAYS, Request
 from pipelines.scoring.scores import Failures, Runs, Sampler, Score, measure, measure_runs
 
 LOG_FILE = "progress.csv"
 STEP_KEYS = ("time/total_timesteps", "total_timesteps", "step")
 ACCURACY_KEYS = ("rollout/accuracy", "eval/accuracy", "accuracy")
-MOST_REPLAYS, WRONG_REPLAYS = 10, 5
+WRONG_REPLAYS = 5
 #: Longer replays are cut.
 MOST_REPLAY_STEPS = 1_500
-#: Fewest operations with operands longer than the paper's.
-FEWEST_OPERATIONS = 100
 #: Errors are analysed step by step: few of those of long operands.
 LONG_DIGITS, LONG_ANALYSED = 128, 20
-NO_SETS = "none"
 #: Name of all adversarial sets together.
 ADVERSARIAL = "adversarial sets"
 
@@ -239,57 +233,6 @@ def _replay_step(batch: AbacusBatch, before: Any, action: int, expert: int) -> R
         wrong=expert >= 0,
         teacher=expert,
     )
-
-
-@dataclass(frozen=True)
-class Request:
-    """Parts and sizes of an evaluation, as flags of `pipelines.evaluate`."""
-
-    digits: tuple[int, ...] = option(
-        (1, 2, 4, 8, 16, 32, 64, 128, 1_000, 10_000), "digits of both operands, one or more lengths"
-    )
-    n_operations: int = option(100_000, "operations of each length up to 16 digits")
-    n_long_operations: int | None = option(
-        None, "operations of each longer length (default: fewer, for equal time, at least 100)"
-    )
-    columns: int | None = option(None, "columns (default: 20, or more where operands need them)")
-    sets: tuple[str, ...] = option(tuple(SETS), f"adversarial sets, or '{NO_SETS}'")
-    n_set_operations: int = option(10_000, "operations of each adversarial set")
-    set_digits: int = option(16, "digits of the longest operands in the adversarial sets")
-    n_episodes: int = option(20, "episodes for the runs of operations; 0 for none")
-    run_limit: int = option(2_000, "operations after which a run ends")
-    logs: tuple[Path, ...] = option((), "folders of runs, or CSV files, for learning curves")
-    n_errors: int = option(2_000, "errors of each length to analyse")
-    replay: tuple[str, ...] = option((), "decimal expressions to replay, such as 1234+567")
-    certificate: bool = option(True, "check every observation that the algorithm can meet")
-    seed: int = option(0, "random seed")
-
-    def __post_init__(self) -> None:
-        if self.sets == (NO_SETS,):
-            object.__setattr__(self, "sets", ())
-        for name in ("n_operations", "n_long_operations", "n_set_operations", "run_limit"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1, 2**31 - 1)
-        for name in ("n_episodes", "n_errors"):
-            check_integer(name, getattr(self, name), 0, 2**31 - 1)
-        check_integer("seed", self.seed, 0)
-        check_integer("set_digits", self.set_digits, 1)
-        if len(self.replay) > MOST_REPLAYS:
-            raise ValueError(f"{len(self.replay)} replays: give at most {MOST_REPLAYS}")
-        check_sets(self.sets)
-        for digits in self.digits:
-            check_fit(digits, self.columns)
-        if self.sets:
-            check_fit(self.set_digits + 1, self.columns)
-
-    def operations_of(self, digits: int) -> int:
-        """Return the number of operations of a length: fewer beyond 16 digits, for equal time."""
-        if digits <= PAPER_DIGITS:
-            return self.n_operations
-        if self.n_long_operations is not None:
-            return self.n_long_operations
-        fewer = self.n_operations * PAPER_DIGITS // digits
-        return min(self.n_operations, max(FEWEST_OPERATIONS, fewer))
 
 
 @dataclass

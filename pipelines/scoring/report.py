@@ -29,6 +29,14 @@ SECTIONS = (
     ("runs", "Runs of operations", ("runs",), ("runs",)),
     ("curves", "Learning curves", ("curves",), ("curves",)),
 )
+#: What the page calls policies of each kind, beside the authors' agent.
+SUBJECTS = {
+    "trained policy": "your run",
+    "zip of Stable-Baselines3": "your run",
+    "Python function": "your function",
+    "published policy": "the published policy",
+    "reference algorithm": "the teacher",
+}
 #: Examples of errors, in all and for each length of operands.
 MOST_EXAMPLES, EXAMPLES_EACH = 8, 4
 
@@ -135,6 +143,11 @@ class Report:
     settings: dict[str, Any]
     results: Results
 
+    @property
+    def subject(self) -> str:
+        """What was evaluated, in a few words: `your run`."""
+        return SUBJECTS.get(self.policy["kind"], "this policy")
+
     def write(self, folder: Path) -> list[Path]:
         """Write the three files, and return their paths."""
         contents = {
@@ -163,7 +176,7 @@ class Report:
             "errors": [analysis.to_dict() for analysis in results.errors],
             "runs": [_runs_dict(runs) for runs in results.runs],
             "curves": [asdict(curve) for curve in results.curves],
-            "tables": [asdict(table) for table in tables_of(results)],
+            "tables": [asdict(table) for table in tables_of(results, self.subject)],
             "replays": [replay.to_dict() for replay in results.replays],
         }
 
@@ -172,7 +185,7 @@ class Report:
         parts = [f"# Evaluation of {markdown_text(self.policy['name'])}\n"]
         parts += [f"- **{f.label}: {f.figure}.** {f.detail}" for f in findings_of(self.results)]
         parts.append("")
-        parts += [table.markdown() for table in tables_of(self.results)]
+        parts += [table.markdown() for table in tables_of(self.results, self.subject)]
         parts.append("## Examples of errors\n")
         parts.append("State (S), input (I), output (O), truth (T), as in the paper's Table 3.\n")
         for example, description in _examples(self.results):
@@ -192,6 +205,7 @@ class Report:
         return render_page(
             HTML_FILE,
             policy=self.policy,
+            subject=self.subject,
             findings=findings_of(self.results),
             sections=self._sections(),
             examples=_examples(self.results),
@@ -201,8 +215,8 @@ class Report:
 
     def _sections(self) -> list[Section]:
         """Return the sections that have a table."""
-        pictures = {picture.key: picture for picture in pictures_of(self.results)}
-        tables = {table.key: table for table in tables_of(self.results)}
+        pictures = {picture.key: picture for picture in pictures_of(self.results, self.subject)}
+        tables = {table.key: table for table in tables_of(self.results, self.subject)}
         sections = (
             Section(
                 key,

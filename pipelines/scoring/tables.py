@@ -1,8 +1,9 @@
-"""The tables of an evaluation report, with the authors' figures in their last columns."""
+"""The tables of an evaluation report; where the authors published figures, the last column."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from abacus.rules import Action
 from oracle.exact.certificate import Certificate
@@ -13,29 +14,43 @@ from pipelines.scoring.operations import PAPER_DIGITS, SETS
 from pipelines.scoring.protocol import Curve, Results
 from pipelines.scoring.scores import ErrorRate, Runs, Score
 
-#: Where the authors published nothing.
-NONE = "n/a"
+#: Where the authors published nothing, or a drawing without numbers.
+NONE, DRAWN_ONLY = "n/a", "drawn only"
 #: Accuracies whose first steps are given for learning curves.
 MILESTONES = (0.5, 0.9, 0.99)
 #: First errors beyond this column are counted together.
 MOST_COLUMNS = 20
 
 
-def tables_of(results: Results) -> list[Table]:
-    """Return the tables of all parts that have results."""
-    return list(_tables(results))
+def tables_of(results: Results, subject: str) -> list[Table]:
+    """Return the tables of all parts that have results; `subject` names what was evaluated."""
+    return [_without_empty_columns(table) for table in _tables(results, subject)]
 
 
-def _tables(results: Results) -> Iterator[Table]:
+def _without_empty_columns(table: Table) -> Table:
+    """Return the table without columns in which no row has a value."""
+    kept = [
+        column
+        for column in range(len(table.header))
+        if not table.rows or any(row[column] not in (NONE, DRAWN_ONLY) for row in table.rows)
+    ]
+    return replace(
+        table,
+        header=tuple(table.header[column] for column in kept),
+        rows=tuple(tuple(row[column] for column in kept) for row in table.rows),
+    )
+
+
+def _tables(results: Results, subject: str) -> Iterator[Table]:
     if results.certificate and results.certificate.counterexamples:
-        yield _counterexamples(results.certificate)
+        yield _counterexamples(results.certificate, subject)
     if results.generalisation:
         yield _generalisation(results.generalisation)
         yield _by_operation(results.generalisation)
     if results.adversarial:
         yield _adversarial(results.adversarial)
     if results.generalisation or results.adversarial:
-        yield _error_classes(results.errors)
+        yield _error_classes(results.errors, subject)
     if results.errors:
         yield _spreads(results.errors)
         yield _columns(results.errors)
@@ -45,29 +60,25 @@ def _tables(results: Results) -> Iterator[Table]:
         yield _curves(results.curves)
 
 
-def _counterexamples(certificate: Certificate) -> Table:
-    rows = []
-    for example in certificate.counterexamples:
-        sign = "" if example.expression[0] in "+-" else "+"
-        operation = f"{example.start} " if example.start else ""
-        rows.append(
-            (
-                f"{operation}{sign}{example.expression}",
-                example.in_base,
-                f"{example.step + 1}",
-                example.symbol,
-                Action[example.policy_action].words,
-                Action[example.teacher_action].words,
-                NONE,
-            )
+def _counterexamples(certificate: Certificate, subject: str) -> Table:
+    rows = [
+        (
+            example.calculation,
+            example.in_base,
+            f"{example.step + 1}",
+            example.symbol,
+            Action[example.policy_action].words,
+            Action[example.teacher_action].words,
         )
+        for example in certificate.counterexamples
+    ]
     return Table(
         "counterexamples",
         "The smallest operations that go wrong",
         f"Of the {certificate.observations:,} observations that the algorithm can meet at any "
         f"width and length, the policy differs from the teacher on {certificate.disagreements:,}. "
         "The authors have no certificate.",
-        ("operation", f"base {certificate.base}", "step", "symbol", "policy", "teacher", "authors"),
+        ("operation", f"base {certificate.base}", "step", "symbol", subject, "teacher"),
         tuple(rows),
     )
 
@@ -83,7 +94,7 @@ def _generalisation(scores: list[Score]) -> Table:
         if score.digits == PAPER_DIGITS:
             authors = percent(ErrorRate(*paper.ERRORS_AT_16).rate)
         elif score.digits in paper.DRAWN_DIGITS:
-            authors = "drawn only"
+            authors = DRAWN_ONLY
         counts = (score.name, f"{score.operations:,}", f"{score.errors:,}")
         rows.append((*counts, *_rate_cells(score.rate()), f"{score.wrong_results:,}", authors))
     return Table(
@@ -109,7 +120,7 @@ def _by_operation(scores: list[Score]) -> Table:
                 cells += [NONE] * 3
             else:
                 cells += [f"{rate.errors:,} of {rate.trials:,}", *_rate_cells(rate)]
-        rows.append((score.name, *cells, NONE))
+        rows.append((score.name, *cells))
     return Table(
         "by_operation",
         "Addition and subtraction apart",
@@ -118,7 +129,6 @@ def _by_operation(scores: list[Score]) -> Table:
             "operands",
             *(f"addition {name}" for name in ("errors", "rate", "interval")),
             *(f"subtraction {name}" for name in ("errors", "rate", "interval")),
-            "authors",
         ),
         tuple(rows),
     )
@@ -130,7 +140,7 @@ def _adversarial(scores: list[Score]) -> Table:
         "Error rates by set",
         f"Operands of 1 to {scores[0].digits - 1} digits, made to be hard. Beyond the paper: the "
         "authors published nothing to compare.",
-        ("set", "contents", "operations", "errors", "error rate", "95 % interval", "authors"),
+        ("set", "contents", "operations", "errors", "error rate", "95 % interval"),
         tuple(
             (
                 score.name,
@@ -138,14 +148,13 @@ def _adversarial(scores: list[Score]) -> Table:
                 f"{score.operations:,}",
                 f"{score.errors:,}",
                 *_rate_cells(score.rate()),
-                NONE,
             )
             for score in scores
         ),
     )
 
 
-def _error_classes(errors: list[ErrorAnalysis]) -> Table:
+def _error_classes(errors: list[ErrorAnalysis], subject: str) -> Table:
     rows = []
     for name in (error_class.words for error_class in ErrorClass):
         authors = paper.ERROR_CLASSES.get(name)
@@ -156,10 +165,11 @@ def _error_classes(errors: list[ErrorAnalysis]) -> Table:
     return Table(
         "error_classes",
         "Class of the first error",
-        ("" if errors else "There were no errors to classify. ")
+        (f"By the operands of {subject}. " if errors else "There were no errors to classify. ")
         + "The paper's Table 2, over operands of 16 digits. docs/fidelity.md defines the classes; "
-        f"“{ErrorClass.OUT_OF_STEPS.words}”, no wrong action but no answer either, is ours.",
-        ("class", *([each.name for each in errors] or ["ours"]), "authors (16 digits)"),
+        f"“{ErrorClass.OUT_OF_STEPS.words}”, no wrong action but no answer either, is not among "
+        "the paper's.",
+        ("class", *([each.name for each in errors] or [subject]), "authors (16 digits)"),
         tuple(rows),
     )
 
@@ -174,7 +184,6 @@ def _spreads(errors: list[ErrorAnalysis]) -> Table:
                 *(f"{count:,}" for count in analysis.spreads.values()),
                 NONE if size is None else f"{size:.2g}",
                 counted(max(analysis.error_digits, default=0), "digit"),
-                NONE,
             )
         )
     return Table(
@@ -183,10 +192,7 @@ def _spreads(errors: list[ErrorAnalysis]) -> Table:
         "Healed: the result is right all the same. Stayed: no column above that of the first "
         "error is wrong. Spread: some column above it is. The size is the distance of the output "
         "from the truth. The paper shows both kinds in its Table 3 and counts neither.",
-        (
-            *("operands", "healed", "stayed", "spread", "median size / truth", "largest size"),
-            "authors",
-        ),
+        ("operands", "healed", "stayed", "spread", "median size / truth", "largest size"),
         tuple(rows),
     )
 
@@ -194,7 +200,7 @@ def _spreads(errors: list[ErrorAnalysis]) -> Table:
 def _columns(errors: list[ErrorAnalysis]) -> Table:
     highest = max(max(analysis.columns) for analysis in errors)
     rows = [
-        (str(column), *(f"{analysis.columns.get(column, 0):,}" for analysis in errors), NONE)
+        (str(column), *(f"{analysis.columns.get(column, 0):,}" for analysis in errors))
         for column in range(min(highest + 1, MOST_COLUMNS))
     ]
     if highest >= MOST_COLUMNS:
@@ -202,13 +208,13 @@ def _columns(errors: list[ErrorAnalysis]) -> Table:
             sum(count for column, count in analysis.columns.items() if column >= MOST_COLUMNS)
             for analysis in errors
         )
-        rows.append((f"{MOST_COLUMNS} and more", *(f"{count:,}" for count in beyond), NONE))
+        rows.append((f"{MOST_COLUMNS} and more", *(f"{count:,}" for count in beyond)))
     return Table(
         "columns",
         "Column of the first error",
         f"The paper's Fig. 5, which is a picture: {paper.ERRORS_BY_COLUMN}. Column 0 is the "
         "least significant.",
-        ("column", *(analysis.name for analysis in errors), "authors"),
+        ("column", *(analysis.name for analysis in errors)),
         tuple(rows),
     )
 
@@ -252,7 +258,6 @@ def _curves(curves: list[Curve]) -> Table:
                 f"{curve.accuracies[-1]:.1%}",
                 f"{max(curve.accuracies):.1%}",
                 *("not reached" if steps is None else f"{steps:,}" for steps in reached),
-                "drawn only",
             )
         )
     return Table(
@@ -263,7 +268,6 @@ def _curves(curves: list[Curve]) -> Table:
         (
             *("run", "steps", "last accuracy", "best accuracy"),
             *(f"steps to {accuracy:.0%}" for accuracy in MILESTONES),
-            "authors",
         ),
         tuple(rows),
     )

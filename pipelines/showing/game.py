@@ -6,12 +6,13 @@ The terminal, films and traces show the `Moment`s of a `Game`.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +22,17 @@ from abacus.kernel import ON_OPERATION_SYMBOL, SLIDE_OUTCOME, SUBMIT_OUTCOME
 from abacus.render.view import AbacusView, base_numeral, decimal_numeral, view_of
 from abacus.rules import AbacusConfig, Action, End
 from abacus.tasks import EXAMPLE, Operation, digit_count, digits_of, parse_expression, value_of
+from oracle.exact.certificate import answers_of
 from oracle.expert import expert_actions
 from pipelines.job.tables import counted
+from pipelines.showing.explanation import BASE_WORDS, explanation
 
 if TYPE_CHECKING:
+    from pipelines.learning.inference import NumpyPolicy
     from pipelines.learning.policy import AbacusPolicy
+    from pipelines.scoring.players import NamedPolicy
 
-DEFAULT_BASE = 5
+DEFAULT_BASE, DEFAULT_FRAMES = 5, 3
 #: Fewest columns of an abacus: policies are trained on this width.
 USUAL_COLUMNS = 10
 #: A step budget that a person cannot exhaust.
@@ -37,6 +42,8 @@ _COUNTERS = ("steps", "budget", "episode_return", "illegal_actions", "reloads")
 #: Longer values are abbreviated; Python refuses to convert more than a few thousand digits.
 _MAX_DIGITS = 1000
 _MAX_OPERAND_DIGITS = 24
+#: Numbers of an expression that are shown in both bases.
+_MAX_NUMBERS = 4
 ILLEGAL_REASONS = {
     Action.LEFT: "the finger is on the first column",
     Action.RIGHT: "the finger is on the last column",
@@ -55,7 +62,10 @@ _FAILURES = {
 
 
 def config_for(
-    expression: str, base: int = DEFAULT_BASE, frames: int = 3, columns: int | None = None
+    expression: str,
+    base: int = DEFAULT_BASE,
+    frames: int = DEFAULT_FRAMES,
+    columns: int | None = None,
 ) -> AbacusConfig:
     """Return the configuration in which an expression is computed, starting from 0.
 
@@ -87,18 +97,26 @@ def _running_values(operations: tuple[Operation, ...]) -> list[int]:
     return list(accumulate(operation.sign * operation.operand for operation in operations))
 
 
-class Agent(Protocol):
+class Agent(ABC):
     """Source of action probabilities; the most probable action is taken."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    #: The base and the number of frames of its observations; None: any.
+    base: int | None = None
+    frames: int | None = None
+    #: Whether it takes the same action whenever it sees the same.
+    deterministic = True
 
+    @abstractmethod
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
         """Return an array of shape (8,) for a batch of one abacus; illegal actions have 0."""
-        ...
+
+    def choose(self, probabilities: npt.NDArray[np.floating]) -> Action:
+        """Return the action to take."""
+        return Action(int(np.argmax(probabilities)))
 
 
-class ExpertAgent:
+class ExpertAgent(Agent):
     """Agent that takes the expert's action with probability 1."""
 
     name = "the teacher"
@@ -108,36 +126,97 @@ class ExpertAgent:
         return certain
 
 
-class NetworkAgent:
-    """Agent with the action probabilities of a policy's network."""
+class RandomAgent(Agent):
+    """Agent that takes legal actions at random."""
 
-    def __init__(self, name: str, policy: AbacusPolicy) -> None:
-        self.name = name
-        self.policy = policy
+    name = "random actions"
+    deterministic = False
 
-    @classmethod
-    def load(cls, run: Path | None, trust: bool = False, base: int = DEFAULT_BASE) -> NetworkAgent:
-        """Load the policy of a run, or without a path the published one of a base."""
-        from pipelines.learning.policy_files import load_run
-
-        name = "the published policy" if run is None else f"the policy of {run.name or run}"
-        return cls(name, load_run(run, base=base, trust=trust))
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
 
     def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
-        import torch  # imported here: the expert and a person play without it
+        return np.asarray(batch.masks[0] / batch.masks[0].sum())
 
-        rows = torch.from_numpy(batch.out.rows)
-        with torch.no_grad():
-            log_probs = self.policy.log_probs(rows, batch.masks.copy())
-        probabilities: npt.NDArray[np.floating] = log_probs[0].double().exp().numpy()
+    def choose(self, probabilities: npt.NDArray[np.floating]) -> Action:
+        return Action(int(self._rng.choice(len(Action), p=probabilities)))
+
+
+class AnswersAgent(Agent):
+    """Agent that asks any policy from observations to actions, or to scores.
+
+    Scores are taken as logits; an action gets probability 1.
+    """
+
+    def __init__(self, policy: NamedPolicy) -> None:
+        from oracle.exact.certificate import answers_of
+
+        self.name = f"the policy {policy.name}"
+        self.base, self.frames = policy.base, policy.frames
+        self._answers = answers_of(policy.answers)
+
+    def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
+        given = np.asarray(self._answers(batch.observation_copy()))
+        if given.ndim == 1:
+            return np.asarray(np.eye(len(Action))[given[0]])
+        scores = np.where(batch.masks[0], given[0].astype(np.float64), -np.inf)
+        shares = np.exp(scores - scores.max())
+        return np.asarray(shares / shares.sum())
+
+
+class NetworkAgent(Agent):
+    """Agent with the action probabilities of a policy's network."""
+
+    def __init__(self, name: str, policy: NumpyPolicy | AbacusPolicy) -> None:
+        self.name = name
+        self.policy = policy
+        self._logits = answers_of(policy)
+        self.base, self.frames = policy.layout.base, policy.layout.frames
+
+    @classmethod
+    def load(cls, run: Path | None, base: int = DEFAULT_BASE) -> NetworkAgent:
+        """Load the policy of a run, or without a path the published one of a base."""
+        from pipelines.learning.policy_files import load_for_inference
+
+        name = "the published policy" if run is None else f"the policy of {run.name or run}"
+        return cls(name, load_for_inference(run, base=base))
+
+    def probabilities(self, batch: AbacusBatch) -> npt.NDArray[np.floating]:
+        logits = self._logits(dict(batch.observation))[0].astype(np.float64)
+        odds = np.where(batch.masks[0], np.exp(logits), 0.0)
+        probabilities: npt.NDArray[np.floating] = odds / odds.sum()
         return probabilities
+
+
+def find_agent(
+    name: str | None,
+    *,
+    trust: bool = False,
+    base: int | None = None,
+    frames: int | None = None,
+    seed: int = 0,
+) -> Agent:
+    """Return the agent that plays a policy, named as in `pipelines.learning.named_policies`."""
+    from pipelines.learning.named_policies import EXPERT, RANDOM, find_policy, is_function
+    from pipelines.learning.policy_files import policy_path
+
+    if name == EXPERT:
+        return ExpertAgent()
+    if name == RANDOM:
+        return RandomAgent(seed)
+    if name is None:
+        return NetworkAgent.load(None, base=DEFAULT_BASE if base is None else base)
+    if is_function(name) or name.endswith(".zip"):
+        return AnswersAgent(find_policy(name, trust=trust, base=base, frames=frames))
+    return NetworkAgent.load(policy_path(name))
 
 
 @dataclass(frozen=True)
 class Moment:
     """The state before a step and the action taken in it, which the last moment does not have.
 
-    `reading` describes what the current symbol belongs to: `+567, digit 1 of 4`.
+    `reading` describes what the current symbol belongs to: `+34 (114 in base 5), digit 1 of 3`;
+    `explanation` says why the action is taken.
     """
 
     view: AbacusView
@@ -145,6 +224,7 @@ class Moment:
     reading: str
     probabilities: tuple[float, ...] | None = None
     action: Action | None = None
+    explanation: str = ""
 
     @property
     def probability(self) -> float | None:
@@ -227,6 +307,7 @@ class Game:
             reading=self._reading(),
             probabilities=None if probabilities is None else tuple(probabilities.tolist()),
             action=action,
+            explanation="" if action is None else explanation(self.batch, action),
         )
 
     def _reading(self) -> str:
@@ -235,7 +316,8 @@ class Game:
         resetting = digit == ON_OPERATION_SYMBOL
         if resetting and int(scalars["end_after_reset"]) == End.EXPRESSION:
             return "reset, then the end"
-        text = _operation_text(self.config.program[int(scalars["program_next"]) - 1])
+        operation = self.config.program[int(scalars["program_next"]) - 1]
+        text = _operation_text(operation, self.config.base)
         if resetting:
             return f"reset, then {text}"
         return f"{text}, digit {digit + 1} of {int(scalars['operand_length'])}"
@@ -251,10 +333,11 @@ def moments_of(game: Game, agent: Agent) -> Iterator[Moment]:
     while not game.over:
         seen.add(game.state_digest())
         probabilities = agent.probabilities(game.batch)
-        action = Action(int(np.argmax(probabilities)))
+        action = agent.choose(probabilities)
         yield game.moment(probabilities, action)
         game.step(action)
-        game.repeats = not game.over and game.state_digest() in seen
+        returned = agent.deterministic and game.state_digest() in seen
+        game.repeats = returned and not game.over
     yield game.moment()
 
 
@@ -276,9 +359,28 @@ def value_text(value: int, base: int) -> str:
 
 
 @lru_cache
-def _operation_text(operation: Operation) -> str:
-    operand = decimal_numeral(digits_of(operation.operand, 5), 5, _MAX_OPERAND_DIGITS).text
-    return f"{operation.symbol}{operand.replace(',', '')}"
+def _operation_text(operation: Operation, base: int) -> str:
+    decimal, own = _operand_texts(operation, base)
+    return f"{operation.symbol}{decimal}" + ("" if base == 10 else f" ({own} in base {base})")
+
+
+def _operand_texts(operation: Operation, base: int) -> tuple[str, str]:
+    """Return an operand in decimal and in a base, abbreviated if it is long."""
+    digits = digits_of(operation.operand, base)
+    decimal = decimal_numeral(digits, base, _MAX_OPERAND_DIGITS).text.replace(",", "")
+    return decimal, base_numeral(digits, _MAX_OPERAND_DIGITS).text
+
+
+def bases_text(config: AbacusConfig) -> str:
+    """Return the numbers of the expression in both bases: `34 is 114 in base 5: the abacus ...`."""
+    base, counts = config.base, f"the abacus counts in {BASE_WORDS[config.base]}"
+    if base == 10:
+        return f"{counts}, as we write numbers"
+    pairs = [_operand_texts(each, base) for each in config.program[:_MAX_NUMBERS]]
+    shown = [f"{decimal} is {own}" for decimal, own in pairs]
+    shown[0] += f" in base {base}"
+    more = ", …" if len(config.program) > _MAX_NUMBERS else ""
+    return f"{', '.join(shown)}{more}: {counts}"
 
 
 def verdict(game: Game) -> str:

@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -35,7 +36,7 @@ else:
     _HAS_TERMIOS = True
 
 #: Speeds that the keys choose from, in steps per second; the last one does not wait.
-SPEEDS = (0.5, 1, 2, 4, 8, 16, 32, 64, 1000)
+SPEEDS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 1000)
 
 #: Alternate screen, no line wrap, no cursor, cleared; and back.
 _ENTER = "\x1b[?1049h\x1b[?7l\x1b[?25l\x1b[2J"
@@ -61,8 +62,9 @@ _PLAIN_HEADER = _PLAIN_LINE.format(
 
 _QUIT_KEYS = ("q", "escape")
 _PAUSE_KEYS, _STEP_KEYS = ("space", "p"), ("right", "n", ".")
+_EXPLAIN_KEYS = ("e",)
 _FASTER_KEYS, _SLOWER_KEYS = ("+", "=", "up"), ("-", "_", "down")
-_WATCH_HELP = "space pause · → or n one step · + faster · - slower · q quit"
+_WATCH_HELP = "space pause · → or n one step · + faster · - slower · e explain · q quit"
 _END_HELP = "q or enter: back to the shell"
 _ACTION_KEYS = {
     "left": Action.LEFT,
@@ -225,8 +227,8 @@ def bar(share: float, length: int = _BAR_LENGTH) -> str:
     return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(length, "·")
 
 
-def plain_lines(moments: Iterable[Moment]) -> Iterator[str]:
-    """Yield a line for each step, then the picture of the last moment."""
+def plain_lines(moments: Iterable[Moment], explain: bool = False) -> Iterator[str]:
+    """Yield a line for each step, with its explanation, then the picture of the last moment."""
     yield _PLAIN_HEADER
     for moment in moments:
         view = moment.view
@@ -241,15 +243,18 @@ def plain_lines(moments: Iterable[Moment]) -> Iterator[str]:
                 base_numeral(view.digits, _MAX_DIGITS).text,
                 decimal_numeral(view.digits, view.base, _MAX_DIGITS).text,
             )
+            if explain:
+                yield f"{'':>16}{moment.explanation}"
     yield ""
     yield from picture(moment)
 
 
 class Pace:
-    """The speed of a game, its pauses, and when its next step is due."""
+    """The speed of a game, its pauses and explanations, and when its next step is due."""
 
-    def __init__(self, speed: float) -> None:
+    def __init__(self, speed: float, explaining: bool = False) -> None:
         self.speed = speed
+        self.explaining = explaining
         self.paused = False
         self._due: float | None = None
 
@@ -284,9 +289,9 @@ class Pace:
         self.speed = max((speed for speed in SPEEDS if speed < self.speed), default=SPEEDS[0])
 
 
-def watch(game: Game, agent: Agent, speed: float) -> Moment:
+def watch(game: Game, agent: Agent, speed: float, explain: bool = False) -> Moment:
     """Show a game until it ends or the user quits; return the last moment."""
-    pace = Pace(speed)
+    pace = Pace(speed, explain)
     with Terminal() as terminal:
         for moment in moments_of(game, agent):
             if moment.action is None or not _show_moment(terminal, moment, agent.name, pace):
@@ -301,7 +306,8 @@ def _show_moment(terminal: Terminal, moment: Moment, agent: str, pace: Pace) -> 
     """Show a moment until the next step is due or asked for; return False to quit."""
     pace.start_step()
     while True:
-        _draw_moment(terminal, moment, f"{agent} · {pace.text}", _WATCH_HELP)
+        status = f"{agent} · {pace.text}"
+        _draw_moment(terminal, moment, status, _WATCH_HELP, explain=pace.explaining)
         key = terminal.key(pace.timeout)
         if key is None:
             return True
@@ -312,6 +318,8 @@ def _show_moment(terminal: Terminal, moment: Moment, agent: str, pace: Pace) -> 
             return True
         if key in _PAUSE_KEYS:
             pace.paused = not pace.paused
+        elif key in _EXPLAIN_KEYS:
+            pace.explaining = not pace.explaining
         elif key in _FASTER_KEYS:
             pace.faster()
         elif key in _SLOWER_KEYS:
@@ -319,9 +327,13 @@ def _show_moment(terminal: Terminal, moment: Moment, agent: str, pace: Pace) -> 
         pace.restart_step()
 
 
-def _draw_moment(terminal: Terminal, moment: Moment, status: str, keys: str) -> None:
+def _draw_moment(
+    terminal: Terminal, moment: Moment, status: str, keys: str, *, explain: bool = False
+) -> None:
     """Draw the abacus, the probabilities as far as the terminal has lines, and two more lines."""
     abacus = picture(moment, terminal.width, colour=True)
+    if explain:
+        abacus += textwrap.wrap(moment.explanation, max(20, terminal.width - 1))
     below = ["", f"{_BOLD}{status}{_OFF}", f"{_FAINT}{keys}{_OFF}"]
     lines = [*abacus, "", *_probability_lines(moment), *below]
     if len(lines) > terminal.height:

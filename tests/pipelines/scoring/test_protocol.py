@@ -17,7 +17,8 @@ from pipelines.learning.run_folder import CsvLog
 from pipelines.scoring import operations
 from pipelines.scoring.operations import drawn_operations
 from pipelines.scoring.players import NamedPolicy, Outcome, Player, expert_player, random_player
-from pipelines.scoring.protocol import Curve, Request, evaluate_policy, read_curve
+from pipelines.scoring.protocol import Curve, evaluate_policy, read_curve
+from pipelines.scoring.request import Request
 from pipelines.scoring.scores import Failures, Score, measure
 
 SMALL = Request(

@@ -12,8 +12,9 @@ import pytest
 
 from pipelines.learning.named_policies import find_policy
 from pipelines.scoring import paper
-from pipelines.scoring.protocol import Curve, Request, Results, evaluate_policy
+from pipelines.scoring.protocol import Curve, Results, evaluate_policy
 from pipelines.scoring.report import Report, findings_of
+from pipelines.scoring.request import Request
 from pipelines.scoring.scores import Score
 from pipelines.scoring.tables import tables_of
 
@@ -77,14 +78,43 @@ def test_the_tables_hold_the_numbers_of_the_results(folder: Path, results: Resul
         assert raw["interval"][0] <= raw["error_rate"] <= raw["interval"][1]
 
 
-def test_every_table_has_the_authors_beside_ours(results: Results) -> None:
-    for table in tables_of(results):
-        assert table.header[-1].startswith("authors")
-    tables = {table.key: table for table in tables_of(results)}
+def test_the_authors_stand_beside_your_run_where_they_have_figures(results: Results) -> None:
+    tables = {table.key: table for table in tables_of(results, "your run")}
+    compared = [key for key, table in tables.items() if table.header[-1].startswith("authors")]
+    assert compared == ["generalisation", "error_classes", "runs"]
     assert tables["generalisation"].rows[1][-1] == "0.601 %"
     assert [row[-1] for row in tables["runs"].rows] == ["1,145", "907", "675"]
     shares = [row[-1] for row in tables["error_classes"].rows[:4]]
     assert shares == ["32.9 %", "27.7 %", "27.3 %", "12.1 %"]
+
+
+def test_no_column_is_empty(results: Results) -> None:
+    additions = Score("3 digits", 3, 100, additions=100)
+    for each in (results, Results(generalisation=[additions])):
+        for table in tables_of(each, "your run"):
+            for column in zip(*table.rows, strict=True):
+                assert set(column) - {"n/a", "drawn only"}, (table.key, column)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject"), [("trained policy", "your run"), ("reference algorithm", "the teacher")]
+)
+def test_the_policy_is_called_your_run_if_it_is_one(kind: str, subject: str) -> None:
+    results = Results(generalisation=[Score("16 digits", 16, 100, additions=50, subtractions=50)])
+    report = Report(ABOUT | {"kind": kind}, {}, results)
+    assert f"| class | {subject} | authors (16 digits) |" in report.markdown()
+    page = report.html()
+    assert f"“{subject.capitalize()}” is the policy evaluated here" in page
+    assert f"{subject}, addition" in page
+
+
+def test_figures_take_the_colours_of_the_page(folder: Path) -> None:
+    """A colour that is dark on white would vanish in dark mode."""
+    figures = re.findall(r"<figure>.*?</figure>", (folder / "report.html").read_text(), re.DOTALL)
+    assert len(figures) == 5
+    for figure in figures:
+        assert "var(--ink)" in figure
+        assert not re.search("#(27303a|000000|ffffff|dddddd)", figure)
 
 
 def test_the_page_needs_no_other_file(folder: Path) -> None:
@@ -126,7 +156,7 @@ def test_wrong_digits_are_marked_everywhere(folder: Path, results: Results) -> N
 def test_a_report_without_errors(tmp_path: Path) -> None:
     results = Results(generalisation=[Score("16 digits", 16, 100, additions=50, subtractions=50)])
     Report(ABOUT, {}, results).write(tmp_path)
-    table = {table.key: table for table in tables_of(results)}["generalisation"]
+    table = {table.key: table for table in tables_of(results, "your run")}["generalisation"]
     assert table.rows[0][2:5] == ("0", "0 %", "0 % to 3.62 %")
     assert "There were no errors to classify" in (tmp_path / "report.md").read_text()
 

@@ -12,8 +12,9 @@ import pytest
 
 from pipelines.learning.named_policies import find_policy
 from pipelines.scoring.players import random_player
-from pipelines.scoring.protocol import Request, Results, evaluate_policy
+from pipelines.scoring.protocol import Results, evaluate_policy
 from pipelines.scoring.report import Report
+from pipelines.scoring.request import Request
 from tests.pipelines.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -167,6 +168,36 @@ def test_the_page_fits_the_screen(page: Browser, width: int) -> None:
     page.resize(width, 800, phone=width < 500)
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run("document.querySelector('svg.abacus').getBoundingClientRect().right") <= width
+
+
+def test_nothing_covers_the_intervals(page: Browser) -> None:
+    """At 1280 pixels every cell is visible as far as its right end, without scrolling."""
+    covered = page.run(
+        """[...document.querySelectorAll("table[data-key='by_operation'] td")].filter((cell) => {
+          cell.scrollIntoView({block: "center"});
+          cell.closest(".wide").scrollLeft = 0;
+          const { right, top, height } = cell.getBoundingClientRect();
+          return document.elementFromPoint(right - 12, top + height / 2) !== cell;
+        }).map((cell) => cell.textContent)"""
+    )
+    assert covered == []
+
+
+def test_dark_mode_is_respected(page: Browser) -> None:
+    colours = """["body", "th", "td", "figure", "button", ".replay"].map((selector) => {
+      const style = getComputedStyle(document.querySelector(selector));
+      return [style.backgroundColor, style.color];
+    })"""
+    light = page.run(colours)
+    page.prefer(prefers_color_scheme="dark")
+    dark = page.run(colours)
+    page.prefer()
+    assert all(before != after for before, after in zip(light, dark, strict=True))
+    assert page.run("getComputedStyle(document.body).backgroundColor") == light[0][0]
+    tick = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    page.prefer(prefers_color_scheme="dark")
+    assert page.run(tick) == dark[0][1]
+    page.prefer()
 
 
 def test_controls_are_not_printed(page: Browser) -> None:

@@ -25,7 +25,8 @@ from pipelines.learning.policy_files import load_policy
 from pipelines.scoring import operations
 from pipelines.scoring.operations import drawn_operations
 from pipelines.scoring.players import Actions, GreedyTable, NamedPolicy, StepPlayer, expert_player
-from pipelines.scoring.protocol import Request, evaluate_policy
+from pipelines.scoring.protocol import evaluate_policy
+from pipelines.scoring.request import Request
 from pipelines.scoring.scores import (
     EVALUATION_SEED,
     ErrorRate,

@@ -5,12 +5,12 @@
 /** Play each expression; a step is a list of frame codes, symbol, operation, legal actions as bits, action. */
 function playAll(expressions, player) {
   return expressions.map((text) => {
-    const plan = readExpression(text, app.network.base);
-    const { base, frames } = app.network;
+    const [network] = app.players, { base, frames } = network;
+    const plan = readExpression(text, base);
     const abacus = new Abacus({ base, frames, columns: plan.columns, program: plan.program });
     const steps = [], shares = [];
     while (!abacus.over) {
-      const probabilities = player === "network" ? app.network.probabilities(abacus) : null;
+      const probabilities = player === "network" ? network.probabilities(abacus) : null;
       const action = probabilities ? mostProbable(probabilities) : expertAction(abacus);
       steps.push(seen(abacus, action));
       if (probabilities) shares.push(probabilities[action]);
@@ -20,15 +20,15 @@ function playAll(expressions, player) {
   });
 }
 
-/** The same for given actions, with the outcomes of slides and submits and the expert's next action. */
-function replayAll(games) {
+/** The same for given actions, with explanations, outcomes and the expert's next action. */
+function replayAll(games, base, frames) {
   return games.map(([text, actions]) => {
-    const plan = readExpression(text, app.network.base);
-    const { base, frames } = app.network;
+    const plan = readExpression(text, base);
     const abacus = new Abacus({ base, frames, columns: plan.columns, program: plan.program });
     const steps = [], outcomes = [];
     for (const action of actions) {
       steps.push(seen(abacus, action));
+      outcomes.push(abacus.isLegal(action) ? explanationOf(abacus, action) : "");
       outcomes.push(abacus.step(action), abacus.over ? -1 : expertAction(abacus));
     }
     return summary(plan, abacus, steps, outcomes);

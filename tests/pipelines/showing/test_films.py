@@ -31,7 +31,7 @@ EXPRESSION, STEPS = "34+29-8", 58
 
 
 def play(*arguments: str | float | Path) -> int:
-    return run(main, Options, "", EXAMPLE, [EXPRESSION, "--teacher", *map(str, arguments)])
+    return run(main, Options, "", EXAMPLE, [EXPRESSION, "teacher", *map(str, arguments)])
 
 
 def test_a_gif_shows_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

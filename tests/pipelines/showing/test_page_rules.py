@@ -19,6 +19,7 @@ from oracle.expert import expert_actions
 from oracle.files import atomic_write_text
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
+from pipelines.showing.explanation import SENTENCES, explanation
 from pipelines.showing.game import Game, config_for
 from pipelines.showing.page import network_data, play_page
 from tests.pipelines.browser import CHROMIUM, Browser
@@ -37,7 +38,7 @@ def policy() -> AbacusPolicy:
 @pytest.fixture(scope="module")
 def browser(policy: AbacusPolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     path = tmp_path_factory.mktemp("page") / "page.html"
-    atomic_write_text(path, play_page(policy))
+    atomic_write_text(path, play_page([network_data(policy)]))
     with Browser(seconds=120) as browser:
         browser.open(path)
         browser.run(DRIVER)
@@ -81,8 +82,8 @@ def expressions(count: int, seed: int) -> list[str]:
 class Replay:
     """A game in Python that takes the page's actions and compares every state."""
 
-    def __init__(self, expression: str) -> None:
-        self.game = Game(config_for(expression))
+    def __init__(self, expression: str, base: int = 5) -> None:
+        self.game = Game(config_for(expression, base))
         self.frames = self.game.config.frames
 
     def check(self, step: list[int]) -> None:
@@ -102,7 +103,7 @@ class Replay:
         assert result["end"] == self.game.end.name
         assert result["value"] == str(self.game.value)
         assert result["truth"] == str(self.game.truth)
-        assert result["numeral"] == numeral(self.game.value, 5)
+        assert result["numeral"] == numeral(self.game.value, self.game.config.base)
 
 
 def played(browser: Browser, texts: list[str], player: str) -> list[dict[str, Any]]:
@@ -146,14 +147,20 @@ def test_the_teacher_acts_in_the_page_as_in_python(browser: Browser) -> None:
         assert replay.game.solved
 
 
-def test_the_page_judges_mistakes_as_python_does(browser: Browser) -> None:
-    """Any actions, legal or not: rules, outcomes, ends and the teacher's action after each."""
+@pytest.mark.parametrize(
+    ("base", "some_ends"),
+    [(5, {"EXPRESSION", "CAPACITY", "BUDGET"}), (10, {"EXPRESSION", "BUDGET"})],
+)
+def test_the_page_judges_mistakes_as_python_does(
+    browser: Browser, base: int, some_ends: set[str]
+) -> None:
+    """Any actions, legal or not: rules, reasons, outcomes, ends and the teacher's next action."""
     rng = np.random.default_rng(3)
-    games = [(text, *_random_walk(text, rng)) for text in expressions(150, seed=4)]
-    results = browser.run(f"replayAll({json.dumps([game[:2] for game in games])})")
-    ends = set()
+    games = [(text, *_random_walk(text, rng, base)) for text in expressions(150, seed=4)]
+    results = browser.run(f"replayAll({json.dumps([game[:2] for game in games])}, {base}, 3)")
+    ends, reasons = set(), ""
     for (text, actions, outcomes), result in zip(games, results, strict=True):
-        replay = Replay(text)
+        replay = Replay(text, base)
         assert [step[-1] for step in result["steps"]] == actions
         for step in result["steps"]:
             replay.check(step)
@@ -161,16 +168,22 @@ def test_the_page_judges_mistakes_as_python_does(browser: Browser) -> None:
         replay.check_end(result)
         assert result["extra"] == outcomes
         ends.add(result["end"])
-    assert ends >= {"EXPRESSION", "CAPACITY", "BUDGET"}
+        reasons += " ".join(filter(None, map(str, outcomes)))
+    assert ends >= some_ends
+    missing = [name for name, text in SENTENCES.items() if text.split("{")[0] not in reasons]
+    assert missing == []
 
 
-def _random_walk(text: str, rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Return the expert's actions with a share of random ones, and the outcomes in Python."""
-    game, lost = Game(config_for(text)), rng.choice([0.02, 0.1, 0.3, 1.0])
+def _random_walk(
+    text: str, rng: np.random.Generator, base: int
+) -> tuple[list[int], list[int | str]]:
+    """Return the expert's actions with a share of random ones, and what Python says of them."""
+    game, lost = Game(config_for(text, base)), rng.choice([0.02, 0.1, 0.3, 1.0])
     actions: list[int] = []
-    outcomes: list[int] = []
+    outcomes: list[int | str] = []
     while not game.over and len(actions) < 400:
         action = int(rng.integers(8)) if rng.random() < lost else int(game.expert_action())
+        outcomes.append(explanation(game.batch, Action(action)) if game.masks[action] else "")
         game.step(Action(action))
         judged = game.batch.outcomes[0]
         actions.append(action)

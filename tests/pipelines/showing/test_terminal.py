@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,16 @@ from abacus.rules import Action
 from pipelines.job.command_line import run
 from pipelines.play import EXAMPLE, Options, main
 from pipelines.showing import terminal
-from pipelines.showing.game import ExpertAgent, Game, config_for, moments_of, verdict
+from pipelines.showing.game import (
+    Agent,
+    ExpertAgent,
+    Game,
+    RandomAgent,
+    bases_text,
+    config_for,
+    moments_of,
+    verdict,
+)
 from pipelines.showing.terminal import SPEEDS, Pace, bar, columns_that_fit, key_names
 from tests.pipelines.showing.terminal_session import TerminalSession
 
@@ -28,7 +38,7 @@ def play(*arguments: str) -> int:
 
 
 def test_watching_can_be_paused_stepped_and_quit() -> None:
-    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "1") as session:
+    with TerminalSession("pipelines.play", "34+29-8", "teacher", "--speed", "1") as session:
         session.wait_for("1 steps/s")
         session.press(" ")
         paused = session.wait_for("paused")
@@ -47,7 +57,7 @@ def test_watching_can_be_paused_stepped_and_quit() -> None:
 
 
 def test_watching_faster_to_the_end() -> None:
-    with TerminalSession("pipelines.play", "34+29-8", "--teacher") as session:
+    with TerminalSession("pipelines.play", "34+29-8", "teacher") as session:
         session.wait_for("4 steps/s")
         session.press("+")
         session.wait_for("8 steps/s")
@@ -63,7 +73,7 @@ def test_watching_faster_to_the_end() -> None:
 
 @pytest.mark.parametrize(("ended_by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_restores_the_terminal(ended_by: signal.Signals, status: int) -> None:
-    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
+    with TerminalSession("pipelines.play", "34+29-8", "teacher", "--speed", "0.5") as session:
         session.wait_for("q quit")
         session.process.send_signal(ended_by)
         assert session.wait_for_end() == status
@@ -73,7 +83,7 @@ def test_a_signal_restores_the_terminal(ended_by: signal.Signals, status: int) -
 
 
 def test_a_game_can_be_suspended_and_continued() -> None:
-    with TerminalSession("pipelines.play", "34+29-8", "--teacher", "--speed", "0.5") as session:
+    with TerminalSession("pipelines.play", "34+29-8", "teacher", "--speed", "0.5") as session:
         session.wait_for("q quit")
         session.press(" ")
         session.wait_for("paused")
@@ -91,7 +101,7 @@ def test_a_game_can_be_suspended_and_continued() -> None:
 
 
 def test_a_small_terminal_is_not_overfilled() -> None:
-    with TerminalSession("pipelines.play", "9" * 60, "--teacher", columns=40, rows=12) as session:
+    with TerminalSession("pipelines.play", "9" * 60, "teacher", columns=40, rows=12) as session:
         session.wait_for("place")
         session.press("q")
         session.wait_for_end()
@@ -100,10 +110,10 @@ def test_a_small_terminal_is_not_overfilled() -> None:
 
 
 def test_a_terminal_of_24_lines_shows_the_action_and_the_keys() -> None:
-    with TerminalSession("pipelines.play", "34", "--teacher", columns=80, rows=24) as session:
+    with TerminalSession("pipelines.play", "34", "teacher", columns=80, rows=24) as session:
         shown = session.wait_for("q quit")
         assert "next down, 100.00 %" in shown
-        assert "reads +34, digit 1 of 3" in shown
+        assert "reads +34 (114 in base 5), digit 1 of 3" in shown
         session.press(RIGHT_ARROW)
         session.wait_for("paused")
         session.press("q")
@@ -141,15 +151,16 @@ def test_playing_by_hand_to_the_end() -> None:
 
 
 def test_without_a_terminal_plain_lines_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert play("34+29-8", "--teacher") == 0
+    assert play("34+29-8", "teacher") == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     lines = shown.splitlines()
-    assert lines[1].split() == ["0", "4", "down", "100.00", "%", "0,0", "0", "0", "0"]
+    assert lines[0] == "34 is 114 in base 5, 29 is 104, 8 is 13: the abacus counts in fives"
+    assert lines[2].split() == ["0", "4", "down", "100.00", "%", "0,0", "0", "0", "0"]
     assert lines[-1] == "correct in 58 steps: the abacus shows 55 (210 in base 5)"
 
 
-class RestlessAgent:
+class RestlessAgent(Agent):
     """An agent that slides where it can, else moves: it undoes and redoes a right slide."""
 
     name = "a restless agent"
@@ -169,6 +180,69 @@ def test_a_game_that_repeats_itself_is_stopped() -> None:
     assert verdict(game).startswith(f"repeats itself for ever after {game.steps} steps: ")
 
 
+def test_a_policy_is_named_as_for_certify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any of teacher, random, a function, a folder, a name of the project's own policies."""
+    (tmp_path / "own_policy.py").write_text(
+        "import numpy as np\n"
+        "def down(observations): return np.full(len(observations['symbol']), 3)\n"
+        "def first(observations): return np.eye(8)[[7] * len(observations['symbol'])]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert play("1", "base5") == 0
+    assert play("1", "teacher", "--base", "3") == 0
+    assert "(1 in base 3)" in capsys.readouterr().out
+    assert play("1", "own_policy:down") == 1
+    assert "repeats itself for ever after 7 steps" in capsys.readouterr().out
+    assert play("1", "own_policy:first", "--base", "10", "--frames", "2") == 1
+    assert "wrong after 2 steps" in capsys.readouterr().out
+
+
+def test_random_actions_are_repeatable_and_never_called_endless() -> None:
+    games = [Game(config_for("1")) for _ in range(3)]
+    for game, seed in zip(games, (0, 0, 1), strict=True):
+        assert sum(1 for _ in moments_of(game, RandomAgent(seed))) > 2
+    first, again, other = ([*game.batch.history[0], game.steps] for game in games)
+    assert first == again != other
+    assert not any(game.repeats for game in games)
+
+
+def test_explanations_are_printed_and_play_slower(capsys: pytest.CaptureFixture[str]) -> None:
+    assert play("4+1", "teacher", "--explain") == 0
+    shown = capsys.readouterr().out
+    assert "4 + 1 = 10 in base 5: the finger goes to row 0, to write 0 and carry 1." in shown
+    assert "Carry: the sum did not fit in column 0" in shown
+    assert Options("4+1").steps_per_second == 4
+    assert Options("4+1", explain=True).steps_per_second == 0.25
+    assert Options("4+1", explain=True, speed=2).steps_per_second == 2
+
+
+def test_explanations_have_a_key() -> None:
+    with TerminalSession("pipelines.play", "4+1", "teacher", "--speed", "0.25") as session:
+        assert "0 + 4 = 4" not in session.wait_for("q quit")
+        session.press("e")
+        session.wait_for("0 + 4 = 4: the finger goes to row 4, to write 4.")
+        session.press("q")
+        session.wait_for_end()
+
+
+@pytest.mark.parametrize(
+    ("expression", "base", "text"),
+    [
+        ("34", 5, "34 is 114 in base 5: the abacus counts in fives"),
+        ("34+29", 10, "the abacus counts in tens, as we write numbers"),
+        (
+            "1+2+3+4+5",
+            2,
+            "1 is 1 in base 2, 2 is 10, 3 is 11, 4 is 100, …: the abacus counts in twos",
+        ),
+    ],
+)
+def test_numbers_are_shown_in_both_bases(expression: str, base: int, text: str) -> None:
+    assert bases_text(config_for(expression, base)) == text
+
+
 def test_the_published_policy_plays_by_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -184,14 +258,16 @@ def test_the_published_policy_plays_by_default(
         (["two+2"], "give decimal numbers joined by + and -, such as '1234+567-89'"),
         (["3-5"], "goes below zero at number 2"),
         (["3", "--human"], "--human needs a terminal"),
-        (["3", "--teacher", "--human"], "exclude one another"),
-        (["3", "--run", "no/such/run"], "no/such/run holds no policy"),
-        (["3", "--teacher", "--base", "11"], "base=11 is not allowed"),
-        (["3", "--teacher", "--base", "0"], "base=0 is not allowed"),
-        (["3", "--teacher", "--columns", "0"], "columns=0 is not allowed"),
-        (["3", "--teacher", "--speed", "0"], "speed=0.0 is not allowed"),
-        (["3", "--teacher", "--speed", "0.4"], "speed=0.4 is not allowed"),
-        (["3", "--teacher", "--speed", "1001"], "speed=1001.0 is not allowed"),
+        (["3", "teacher", "--human"], "--human plays without a policy"),
+        (["3", "no/such/run"], "no/such/run holds no policy"),
+        (["3", "teacher", "--base", "11"], "base=11 is not allowed"),
+        (["3", "teacher", "--base", "0"], "base=0 is not allowed"),
+        (["3", "teacher", "--columns", "0"], "columns=0 is not allowed"),
+        (["3", "teacher", "--speed", "0"], "speed=0.0 is not allowed"),
+        (["3", "teacher", "--speed", "0.2"], "speed=0.2 is not allowed"),
+        (["3", "--html-policies", "base5"], "give --html as well"),
+        (["3", "base5", "--base", "4"], "base=4 is not allowed: the policy of base5 was trained"),
+        (["3", "teacher", "--speed", "1001"], "speed=1001.0 is not allowed"),
     ],
 )
 def test_bad_input_is_reported_in_one_line(
