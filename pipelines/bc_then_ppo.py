@@ -35,7 +35,9 @@ class Options:
     run_folder: Path | None = option(None, "folder of this run; a new one by default")
     trust: bool = option(False, "load a zip with --start-from, which can run code of its author")
     resume: Path | None = option(None, "folder of the run to resume")
-    progress: bool = option(sys.stderr.isatty(), "show a progress bar")
+    progress: bool = option(
+        sys.stderr.isatty(), "show a progress bar with the time left for the run"
+    )
     verbose: int = option(1, "0: print the table alone; 1: print the progress too")
 
 
@@ -63,13 +65,14 @@ def start(options: Options, module: str) -> int:
 
 
 def _run(folder: RunFolder, options: Options) -> int:
+    from pipelines.learning.progress import print_above
     from pipelines.learning.run import Training
     from pipelines.learning.run_folder import MODEL, REPORT, TEACHING_SET
     from pipelines.learning.run_report import report_run
 
     def log(line: str) -> None:
         if options.verbose:
-            print(line, flush=True)
+            print_above(line)
 
     log(f"run folder: {relative_path(folder.path)}")
     training = Training(folder, log, progress=options.progress, trust=options.trust)

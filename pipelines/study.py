@@ -16,26 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from abacus.checks import check_integer
-from pipelines.experiments.cells import WorkFolder, run_cell, settings_of
-from pipelines.experiments.engines import DaskCluster, Done, Engine, LocalProcesses
-from pipelines.experiments.grid import Grid
-from pipelines.experiments.records import SCORING_VERSION, Cell
-from pipelines.experiments.report import write_report
-from pipelines.experiments.store import (
-    Running,
-    Store,
-    being_written,
-    older_records,
-    open_store,
-    read_store,
-    status_lines,
-)
 from pipelines.job.command_line import EXIT_INTERRUPTED, option, relative_path, run
-from pipelines.learning.cloning_data import recorded_file
+
+if TYPE_CHECKING:
+    from pipelines.experiments.cells import WorkFolder
+    from pipelines.experiments.engines import Done, Engine
+    from pipelines.experiments.grid import Grid
+    from pipelines.experiments.records import Cell
+    from pipelines.experiments.store import Store
 
 EXAMPLE = "python -m pipelines.study --workers 2"
 GRID = Path(__file__).parent / "experiments" / "grids" / "study.json"
@@ -59,18 +52,35 @@ class Options:
 def main(options: Options, argv: Sequence[str] | None = None) -> int:
     """Run the cells that have no record, and write the report."""
     check_integer("workers", options.workers, 1)
+    from pipelines.experiments.cells import WorkFolder
+    from pipelines.experiments.grid import Grid
+
     grid = Grid.load(options.grid)
     cells = grid.cells_of(options.comparisons)
     work = WorkFolder(options.work_folder)
     if options.status:
-        contents = read_store(options.store)
-        running = Running(work.path).read() if being_written(options.store) else {}
-        print("\n".join(status_lines(cells, contents, running, options.workers)))
-        return 0
+        return _show_status(options, cells, work)
     if not options.report_only:
         status = _run(options, cells, work)
         if status:
             return status
+    return _write_report(options, grid, cells, _command(argv))
+
+
+def _show_status(options: Options, cells: list[Cell], work: WorkFolder) -> int:
+    from pipelines.experiments.store import Running, being_written, read_store, status_lines
+
+    contents = read_store(options.store)
+    running = Running(work.path).read() if being_written(options.store) else {}
+    print("\n".join(status_lines(cells, contents, running, options.workers)))
+    return 0
+
+
+def _write_report(options: Options, grid: Grid, cells: list[Cell], command: str) -> int:
+    from pipelines.experiments.records import SCORING_VERSION
+    from pipelines.experiments.report import write_report
+    from pipelines.experiments.store import read_store
+
     contents = read_store(options.store)
     # The report covers the whole grid, even if some comparisons alone were run now. Without a run
     # it covers the whole store: records of other defaults than today's can still be reported.
@@ -85,7 +95,7 @@ def main(options: Options, argv: Sequence[str] | None = None) -> int:
             f"the report has the {len(records)} records of scoring version {used}; the "
             f"{len(current)} of version {SCORING_VERSION} are left out until they are as many"
         )
-    for path in write_report(records, options.store, _command(argv)):
+    for path in write_report(records, options.store, command):
         print(f"written: {relative_path(path)}")
     return 1 if any(cell.key in contents.failures for cell in cells) else 0
 
@@ -97,6 +107,9 @@ def _command(argv: Sequence[str] | None) -> str:
 
 
 def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
+    from pipelines.experiments.engines import DaskCluster, LocalProcesses
+    from pipelines.experiments.store import older_records, open_store
+
     with open_store(options.store) as (store, damage):
         if damage:
             print(damage)
@@ -127,6 +140,9 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
 
 def _record_demonstrations(cells: list[Cell]) -> None:
     """Record demonstrations before the workers start, each of which would record them."""
+    from pipelines.experiments.cells import settings_of
+    from pipelines.learning.cloning_data import recorded_file
+
     needed = [settings_of(cell) for cell in cells if cell.demonstrations]
     files = {settings.recipe().file_name: settings for settings in needed}
     for settings in files.values():
@@ -136,6 +152,9 @@ def _record_demonstrations(cells: list[Cell]) -> None:
 def _run_left(
     engine: Engine, left: list[Cell], store: Store, work: WorkFolder, *, progress: bool
 ) -> None:
+    from pipelines.experiments.cells import run_cell
+    from pipelines.experiments.store import Running
+
     running = Running(work.path)
     with tqdm(total=len(left), desc="study", unit="cell", disable=not progress) as bar, running:
         for done in engine.run(partial(run_cell, work=work), left, running.add):

@@ -1,19 +1,13 @@
-"""Running a cell: train by its arm, score the policies, return the record.
-
-Many cells start from the same clone. A clone is trained once, in a run of its own that is kept in
-the work folder; a cell that fine-tunes it takes a copy of that run and continues with PPO, with
-the same numbers as if it had cloned itself.
-"""
+"""Running a cell: train by its arm, score the policies, return the record."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,23 +15,12 @@ import torch
 
 from abacus.rules import AbacusConfig
 from oracle.exact.certificate import certify, digest_of
-from oracle.files import lock, move_into_place
-from pipelines.experiments.records import (
-    SCORING_VERSION,
-    Arm,
-    Cell,
-    CurvePoint,
-    PolicyScore,
-    Record,
-)
-from pipelines.learning.cloning_data import open_demonstrations
-from pipelines.learning.dagger import run_dagger
-from pipelines.learning.dqn import DqnResult, run_dqn
+from oracle.files import lock
+from pipelines.experiments.arms import ARMS
+from pipelines.experiments.records import SCORING_VERSION, Cell, CurvePoint, PolicyScore, Record
+from pipelines.learning.learner import Job, Trained
 from pipelines.learning.policy import AbacusPolicy
-from pipelines.learning.policy_files import load_policy
-from pipelines.learning.run import TUNING, Training, TrainingResult
-from pipelines.learning.run_folder import CHECKPOINT, RunFolder, remove_temporary
-from pipelines.learning.settings import FLAGS, PpoSettings, Settings, resolve
+from pipelines.learning.settings import FLAGS, Settings, resolve
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
     STRICT_REWARD,
@@ -48,7 +31,6 @@ from pipelines.scoring.scores import (
     observations_of,
 )
 
-COMMAND = ["python", "-m", "pipelines.study"]
 #: Seed of the scores: other operations than those that select a policy during training.
 SCORE_SEED = 2_000_003
 SCORE_EPISODES = 2000
@@ -111,9 +93,21 @@ def run_cell(cell: Cell, work: WorkFolder) -> Record:
     with _TURN:
         torch.set_num_threads(1)
         started, settings = time.perf_counter(), settings_of(cell)
-        record = _ARMS[cell.arm](cell, settings, work, _scorer(settings.world))
-        whole = {"all": time.perf_counter() - started}
-        return replace(record, seconds=record.seconds | whole)
+        job = Job(settings, cell.labels, work.run(cell), work.clones)
+        # A worker that a cluster lost may still run the cell: wait for it, then resume.
+        with lock(work.lock(cell)):
+            trained = ARMS[cell.arm].learner.run(job)
+        score = _scorer(settings.world)
+        return Record(
+            cell=cell,
+            clone=None if trained.clone is None else score(trained.clone),
+            final=score(trained.best),
+            last=score(trained.last),
+            curve=_curve(trained),
+            longest_training_run=trained.longest_training_run,
+            labels=trained.labels,
+            seconds={**trained.seconds, "all": time.perf_counter() - started},
+        )
 
 
 def settings_of(cell: Cell) -> Settings:
@@ -121,121 +115,8 @@ def settings_of(cell: Cell) -> Settings:
     return resolve({name: value for name, value in cell.settings.items() if name in FLAGS})
 
 
-def cloned_run(settings: Settings, clones: Path) -> Path:
-    """Return the folder of the run that clones; train it if there is none."""
-    alone = _cloning_alone(settings)
-    path = clones / hashlib.sha256(alone.to_json().encode()).hexdigest()[:16]
-    if path.is_dir():
-        return path
-    # Of several workers that need the clone, the first trains it and the others wait.
-    with lock(path.with_name(f".{path.name}.lock")):
-        if not path.is_dir():
-            unfinished = path.with_name(f".cloning-{path.name}")
-            training = Training(_open_or_create(unfinished, alone), _silent)
-            training.run()
-            # Cells that read a finished run write nothing into it.
-            training.finish()
-            move_into_place(unfinished, path)
-    return path
-
-
-def _open_or_create(path: Path, settings: Settings) -> RunFolder:
-    """Return the run folder at a path, a new one if there is no checkpoint to resume from."""
-    if (path / CHECKPOINT).is_file():
-        remove_temporary(path)
-        return RunFolder(path, settings)
-    shutil.rmtree(path, ignore_errors=True)
-    return RunFolder.create(path, settings, COMMAND)
-
-
-def _cloning_alone(settings: Settings) -> Settings:
-    """Return settings that are equal for all runs with the same clone."""
-    default = Settings()
-    return replace(
-        settings,
-        preset=default.preset,
-        n_timesteps=0,
-        ppo=PpoSettings(),
-        world=replace(settings.world, reward=default.world.reward),
-        eval_freq=default.eval_freq,
-    )
-
-
-def branch(settings: Settings, cloned: Path, path: Path) -> RunFolder:
-    """Make a run that has cloned already, and continues with PPO."""
-    run = RunFolder.create(path, settings, COMMAND)
-    source = RunFolder(cloned, settings)
-    state = source.load_checkpoint()
-    if state is None:
-        raise ValueError(f"{cloned / CHECKPOINT} is missing: remove that folder")
-    run.rows = source.rows
-    run.save_checkpoint({**state, "stage": TUNING})
-    return run
-
-
-def _silent(line: str) -> None:
-    """Discard the output of a run: many run at once."""
-
-
-def _run_cloning(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
-    path = cloned_run(settings, work.clones)
-    # The run is finished: this reads its results.
-    result = Training(RunFolder(path, settings), _silent).run()
-    clone = score(load_policy(path / "clone"))
-    labels = _labels(settings)
-    return Record(cell, clone, clone, clone, _curve(result), 0, labels, result.seconds)
-
-
-def _run_ppo(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
-    path = work.run(cell)
-    # A worker that a cluster lost may still run the cell: wait for it, then resume.
-    with lock(work.lock(cell)):
-        if cell.demonstrations and not (path / CHECKPOINT).is_file():
-            shutil.rmtree(path, ignore_errors=True)
-            run = branch(settings, cloned_run(settings, work.clones), path)
-        else:
-            run = _open_or_create(path, settings)
-        result = Training(run, _silent).run()
-        return Record(
-            cell=cell,
-            clone=score(load_policy(path / "clone")) if cell.demonstrations else None,
-            final=score(load_policy(path / "best")),
-            last=score(load_policy(path / "last")),
-            curve=_curve(result),
-            longest_training_run=result.longest_training_run,
-            labels=_labels(settings) if cell.demonstrations else 0,
-            seconds=result.seconds,
-        )
-
-
-def _run_dagger(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
-    result = run_dagger(settings, cell.labels)
-    final = score(result.policy)
-    return Record(cell, None, final, final, (), 0, result.labels, {"cloning": result.seconds})
-
-
-def _run_dqn(cell: Cell, settings: Settings, work: WorkFolder, score: Scorer) -> Record:
-    evaluator = Evaluator(settings.world, settings.eval_episodes)
-    result = run_dqn(settings, cell.arm == "dqn", evaluator)
-    return Record(
-        cell=cell,
-        clone=None,
-        final=score(result.best),
-        last=score(result.last),
-        curve=_curve(result),
-        longest_training_run=result.longest_training_run,
-        labels=0,
-        seconds={"dqn": result.seconds_at_evaluation[-1]},
-    )
-
-
-def _labels(settings: Settings) -> int:
-    """Return the number of transitions of the demonstrations that were cloned."""
-    return len(open_demonstrations(settings, _silent))
-
-
-def _curve(result: TrainingResult | DqnResult) -> tuple[CurvePoint, ...]:
-    pairs = zip(result.evaluations, result.seconds_at_evaluation, strict=True)
+def _curve(trained: Trained) -> tuple[CurvePoint, ...]:
+    pairs = zip(trained.evaluations, trained.seconds_at_evaluation, strict=True)
     return tuple(
         CurvePoint(
             step=evaluation.step,
@@ -291,12 +172,3 @@ class Scorer:
 @lru_cache(maxsize=4)
 def _scorer(world: AbacusConfig) -> Scorer:
     return Scorer(world)
-
-
-_ARMS: dict[Arm, Callable[[Cell, Settings, WorkFolder, Scorer], Record]] = {
-    "cloning": _run_cloning,
-    "ppo": _run_ppo,
-    "dagger": _run_dagger,
-    "dqn": _run_dqn,
-    "dqn_unmasked": _run_dqn,
-}

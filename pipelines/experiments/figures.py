@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from pipelines.experiments.arms import ARMS
 from pipelines.experiments.drawing import (
     FAINT,
     LOOKS,
@@ -32,9 +33,7 @@ from pipelines.experiments.drawing import (
     write_figure,
 )
 from pipelines.experiments.records import (
-    ARM_NAMES,
     POLICIES,
-    REWARDED,
     Kind,
     budget,
     by_setting,
@@ -42,6 +41,7 @@ from pipelines.experiments.records import (
     comparisons,
     groups,
     main_comparison,
+    stepping_arms,
 )
 from pipelines.experiments.statistics import (
     BEYOND,
@@ -103,7 +103,7 @@ def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
         yield ppo_added(_both_operations(tuned), folder)
     if (rows["arm"] == "dagger").any():
         yield error_by_labels(rows, folder)
-    for curves in comparisons(rows[rows["evaluations"] > 0], *REWARDED):
+    for curves in comparisons(rows[rows["evaluations"] > 0], *stepping_arms()):
         if curves["arm"].isin(("dqn", "dqn_unmasked")).any():
             yield dqn_curves(curves[curves["demonstrations"] == 0], folder)
 
@@ -239,7 +239,7 @@ def error_by_labels(rows: pd.DataFrame, folder: Path) -> FigureFiles:
         _draw_errors(figure, lines, measures, "teacher's answers", short_tick)
 
     alt = "; ".join(
-        f"{ARM_NAMES[seeds['arm'].iloc[0]]}, {median_labels(seeds):,.0f} answers: "
+        f"{ARMS[seeds['arm'].iloc[0]].title}, {median_labels(seeds):,.0f} answers: "
         f"{percent(final_estimate(seeds, ERROR).value)} % not solved"
         for seeds in parts
     )
@@ -400,10 +400,10 @@ def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> FigureFiles:
 
 def dqn_curves(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw a panel for each level of reward, a curve for each learner."""
-    arms = [arm for arm in REWARDED if (rows["arm"] == arm).any()]
+    arms = [arm for arm in stepping_arms() if (rows["arm"] == arm).any()]
     by_panel: dict[str, list[CurveLine]] = {}
     for (kind, _), seeds in by_setting(rows).items():
-        curve = CurveLine(ARM_NAMES[kind.arm], LOOKS[1 + arms.index(kind.arm)], seeds)
+        curve = CurveLine(ARMS[kind.arm].title, LOOKS[1 + arms.index(kind.arm)], seeds)
         by_panel.setdefault(kind.name, []).append(curve)
     by_arm: dict[str, list[float]] = {}
     for curve in (curve for curves in by_panel.values() for curve in curves):

@@ -9,26 +9,26 @@
            {"arm": "ppo", "demonstrations": [0, 1, 10, 100], "reward": ["dense", "no_of"]}]}}}
 
 The budget of steps belongs to the comparison: its cells cannot differ in it. `settings` are flags
-of `python -m pipelines.bc_then_ppo`; a block may add its own. The default of `operations` is
-["both"].
+of `python -m pipelines.bc_then_ppo`; a block may add its own. Arms, and the lists that each needs,
+are those of `pipelines/experiments/arms.py`. The default of `operations` is ["both"].
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
 from abacus.checks import check_choice, check_integer, not_allowed
 from abacus.rules import Operations
+from pipelines.experiments.arms import ARMS
 from pipelines.experiments.cells import SCORING
-from pipelines.experiments.records import ARMS, NO_REWARD, REWARDED, Cell
+from pipelines.experiments.records import NO_REWARD, Cell
 from pipelines.job.command_line import relative_path
-from pipelines.learning import dagger
-from pipelines.learning.settings import FLAGS, RECORDED_OPERATIONS, DqnSettings, resolve
+from pipelines.learning.settings import FLAGS, RECORDED_OPERATIONS, resolve
 
 FORMAT, VERSION = "abacus-study-grid", 1
 _COMPARISON = ("seeds", "steps", "settings", "blocks")
@@ -40,8 +40,8 @@ _FIXED = {
     *("threads", "device"),
 }
 _SETTINGS = sorted(set(FLAGS) - _FIXED)
-#: Lists of a block, and the arms that need them.
-_ARMS_WITH = {"demonstrations": ("cloning", "ppo"), "labels": ("dagger",), "reward": REWARDED}
+#: Values of the lists that an arm does not have.
+_NONE: dict[str, list[Any]] = {"demonstrations": [0], "labels": [0], "reward": [NO_REWARD]}
 
 
 @dataclass(frozen=True)
@@ -112,41 +112,42 @@ def _rows(block: Any) -> Iterator[dict[str, Any]]:
     """Yield the values that a block varies, as fields of a cell."""
     _check_names(block, _BLOCK, "it")
     _check_names(block.get("settings", {}), _SETTINGS, "settings")
-    arm = check_choice("arm", block.get("arm"), ARMS)
-    lists: dict[str, list[Any]] = {"demonstrations": [0], "labels": [0], "reward": [NO_REWARD]}
-    for name, arms in _ARMS_WITH.items():
-        if arm in arms:
+    arm = ARMS[check_choice("arm", block.get("arm"), ARMS)]
+    lists = dict(_NONE)
+    for name in lists:
+        if name in arm.lists:
             lists[name] = _list(block, name)
         elif name in block:
-            raise ValueError(f"{name} is not for arm {arm}")
+            raise ValueError(f"{name} is not for arm {arm.name}")
     lists["operations"] = _list(block, "operations") if "operations" in block else ["both"]
     for count in lists["demonstrations"]:
-        check_integer("demonstrations", count, int(arm == "cloning"), RECORDED_OPERATIONS)
+        check_integer("demonstrations", count, arm.demonstrations or 0, RECORDED_OPERATIONS)
     for count in lists["labels"]:
-        check_integer("labels", count, int(arm == "dagger"), 10**9)
+        check_integer("labels", count, int(arm.labels), 10**9)
     for reward in lists["reward"]:
         if not isinstance(reward, str):
             raise not_allowed("reward", reward, "a level, or modules joined by commas")
     for operations in lists["operations"]:
         check_choice("operations", operations, get_args(Operations))
     for values in product(*lists.values()):
-        yield {"arm": arm, **dict(zip(lists, values, strict=True))}
+        yield {"arm": arm.name, **dict(zip(lists, values, strict=True))}
 
 
 def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any) -> Cell:
     """Return a cell with all its settings, so that a changed default makes another cell."""
-    rewarded = row["arm"] in REWARDED
-    if rewarded and steps == 0:
-        raise ValueError(f"arm {row['arm']} needs steps of its comparison")
-    steps = steps if rewarded else 0
+    arm = ARMS[row["arm"]]
+    if arm.steps and steps == 0:
+        raise ValueError(f"arm {arm.name} needs steps of its comparison")
+    steps = steps if arm.steps else 0
     settings = resolve(
         {
-            # The study measures the learners by themselves.
+            # The study measures the learners by themselves, unless the grid says otherwise.
             "table_steps": 0,
+            "mend_rounds": 0,
             **more,
-            "preset": "alone" if rewarded and not row["demonstrations"] else "default",
-            "demo_operations": row["demonstrations"] or (0 if rewarded else 1),
-            "reward": row["reward"] if rewarded else "dense",
+            "preset": "alone" if steps and not row["demonstrations"] else "default",
+            "demo_operations": row["demonstrations"] or (0 if steps else 1),
+            "reward": row["reward"] if arm.reward else "dense",
             "operations": row["operations"],
             "seed": seed,
             # Other demonstrations too: seeds would else differ in the initial weights alone.
@@ -158,11 +159,8 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
     )
     # `trust` was a setting of the first records, and stays in the key of a cell.
     values = settings.flags() | {"trust": False, "scoring": SCORING}
-    # Settings of these arms that no grid changes.
-    if row["arm"].startswith("dqn"):
-        values["dqn"] = asdict(DqnSettings())
-    if row["arm"] == "dagger":
-        values["dagger"] = dagger.CONSTANTS
+    # What no grid changes.
+    values |= arm.learner.settings
     return Cell(comparison=comparison, steps=steps, seed=seed, settings=values, **row)
 
 

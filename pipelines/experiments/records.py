@@ -11,29 +11,19 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import pandas as pd
 
 from abacus.reward import LEVELS
 from abacus.rules import Operations
+from pipelines.experiments.arms import ARMS
 from pipelines.job.tables import OPERATION_WORDS
 
-Arm = Literal["cloning", "ppo", "dagger", "dqn", "dqn_unmasked"]
-ARMS: tuple[Arm, ...] = get_args(Arm)
-#: Arms that learn from a reward.
-REWARDED: tuple[Arm, ...] = ("ppo", "dqn", "dqn_unmasked")
-#: The reward of the other arms.
+#: The reward of arms that learn from none.
 NO_REWARD = "none"
 #: Policies of a record.
 POLICIES = ("clone", "final", "last")
-ARM_NAMES: dict[Arm, str] = {
-    "cloning": "cloning alone",
-    "ppo": "PPO",
-    "dagger": "DAgger",
-    "dqn": "DQN, masked",
-    "dqn_unmasked": "DQN, unmasked",
-}
 _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
 #: Version of the scores of new records; records without one are of version 1.
 SCORING_VERSION = 2
@@ -51,13 +41,14 @@ class Cell:
 
     #: Cells of one comparison have one budget, and are shown together.
     comparison: str
-    arm: Arm
-    #: Demonstrated operations that are cloned first; 0: none.
+    #: Name of one of the `ARMS`.
+    arm: str
+    #: Demonstrated operations that are learned from; 0: none.
     demonstrations: int
     #: Reward level, or `NO_REWARD`.
     reward: str
     operations: Operations
-    #: Limit on the teacher's answers for DAgger; 0 for the other arms.
+    #: Limit on the teacher's answers, for arms that ask for them; 0 for the others.
     labels: int
     #: Environment steps of reinforcement learning; 0: none.
     steps: int
@@ -74,7 +65,7 @@ class Cell:
     @property
     def name(self) -> str:
         """Name for people."""
-        what = f"{self.labels:,} labels" if self.arm == "dagger" else f"{self.demonstrations:,}"
+        what = f"{self.labels:,} labels" if self.labels else f"{self.demonstrations:,}"
         parts = [self.comparison, self.arm, what, self.reward, self.operations, f"seed {self.seed}"]
         return " ".join(parts)
 
@@ -160,14 +151,15 @@ class Record:
 class Kind:
     """Kind of supervision, without its amount: a column of a table, a curve of a figure."""
 
-    arm: Arm
+    arm: str
     reward: str
     operations: Operations
 
     @property
     def name(self) -> str:
         """Heading: the reward level, or the arm if it has no reward, and a single operation."""
-        level = self.reward if self.arm in REWARDED else ARM_NAMES[self.arm]
+        arm = ARMS[self.arm]
+        level = self.reward if arm.reward else arm.title
         single = "" if self.operations == "both" else f", {OPERATION_WORDS[self.operations]}"
         return level + single
 
@@ -178,7 +170,7 @@ class Kind:
     def _order(self) -> tuple[int, int, int, str]:
         levels = list(LEVELS)
         place = levels.index(self.reward) if self.reward in levels else len(levels)
-        return _OPERATIONS.index(self.operations), ARMS.index(self.arm), place, self.reward
+        return _OPERATIONS.index(self.operations), list(ARMS).index(self.arm), place, self.reward
 
 
 #: Columns whose rows differ in the seed alone, within a comparison and but for DAgger.
@@ -249,10 +241,15 @@ def groups(rows: pd.DataFrame, columns: str | list[str]) -> list[tuple[Any, pd.D
     return list(rows.groupby(columns))
 
 
-def comparisons(rows: pd.DataFrame, *arms: Arm) -> list[pd.DataFrame]:
+def comparisons(rows: pd.DataFrame, *arms: str) -> list[pd.DataFrame]:
     """Return the rows of each comparison, with these arms alone if any are given."""
     chosen = rows[rows["arm"].isin(arms)] if arms else rows
     return [part for _, part in groups(chosen, "comparison")]
+
+
+def stepping_arms() -> list[str]:
+    """Return the arms that take environment steps, by which they can be compared."""
+    return [arm.name for arm in ARMS.values() if arm.steps]
 
 
 def comparison_of(rows: pd.DataFrame) -> str:
@@ -266,9 +263,10 @@ def by_setting(rows: pd.DataFrame) -> dict[tuple[Kind, int], pd.DataFrame]:
 
 
 def main_comparison(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return cloning and PPO of the comparison with most numbers of demonstrations."""
+    """Return the arms with demonstrations of the comparison with most numbers of them."""
+    demonstrated = [arm.name for arm in ARMS.values() if arm.demonstrations is not None]
     return max(
-        comparisons(rows, "cloning", "ppo"),
+        comparisons(rows, *demonstrated),
         key=lambda part: (part["demonstrations"].nunique(), part.groupby(SETTING).ngroups),
         default=rows[:0],
     )

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 
 from oracle.files import atomic_write_text
+from pipelines.experiments.arms import ARMS
 from pipelines.experiments.drawing import SCREEN, FigureFiles
 from pipelines.experiments.figures import draw_figures
 from pipelines.experiments.records import (
-    ARMS,
     Record,
     budget,
     by_setting,
@@ -83,7 +83,7 @@ def markdown(rows: pd.DataFrame, pictures: Sequence[FigureFiles], command: str) 
 
 
 def _contents(rows: pd.DataFrame) -> str:
-    arms = ", ".join(sorted(set(rows["arm"]), key=ARMS.index))
+    arms = ", ".join(sorted(set(rows["arm"]), key=list(ARMS).index))
     seeds = seeds_text([rows["seed"].nunique()])
     return f"{len(rows):,} records, {arms}, {seeds}, up to {budget(rows):,} steps"
 

@@ -10,10 +10,9 @@ from statistics import median
 
 import pandas as pd
 
+from pipelines.experiments.arms import ARMS
 from pipelines.experiments.records import (
-    ARM_NAMES,
     POLICIES,
-    REWARDED,
     SCORING_DEFINITIONS,
     SCORING_VERSION,
     SETTING,
@@ -24,6 +23,7 @@ from pipelines.experiments.records import (
     comparisons,
     groups,
     main_comparison,
+    stepping_arms,
 )
 from pipelines.experiments.statistics import (
     BEYOND,
@@ -98,8 +98,8 @@ def _tables(rows: pd.DataFrame) -> Iterator[Table]:
     fine_tuned = [part for part in tuned if part["demonstrations"].any()]
     if fine_tuned:
         yield _ppo_added(fine_tuned)
-    rewarded = comparisons(rows, *REWARDED)
-    yield from map(_milestones, rewarded)
+    stepping = comparisons(rows, *stepping_arms())
+    yield from map(_milestones, stepping)
     # A single row of the paper's compares nothing.
     papers = [part for part in tuned if len(_paper_rows_in(part)) > 1]
     if papers:
@@ -107,7 +107,7 @@ def _tables(rows: pd.DataFrame) -> Iterator[Table]:
         yield _paper_claims(papers)
     if (rows["arm"] == "dagger").any():
         yield _by_labels(rows)
-    for part in rewarded:
+    for part in stepping:
         if part["arm"].isin(("dqn", "dqn_unmasked")).any():
             yield _dqn(part[part["demonstrations"] == 0])
     for part in tuned:
@@ -288,7 +288,7 @@ def _milestones(rows: pd.DataFrame) -> Table:
         "that reached it, and their number. A clone that had it took 0 steps.",
         [
             {
-                "arm": ARM_NAMES[kind.arm],
+                "arm": ARMS[kind.arm].title,
                 "reward": kind.name,
                 "demonstrations": f"{n:,}",
                 **{f"to {share:.0%}": _milestone(seeds, share) for share in MILESTONES},
@@ -339,7 +339,7 @@ def _by_labels(rows: pd.DataFrame) -> Table:
         cells.append(
             {
                 "answers": f"{median_labels(seeds):,.0f}",
-                "arm": ARM_NAMES[cell.arm],
+                "arm": ARMS[cell.arm].title,
                 "operations": OPERATION_WORDS[cell.operations],
                 "demonstrations": f"{cell.demonstrations:,}",
                 **{m.title.lower(): _final_text(seeds, m) for m in MEASURES},
@@ -375,7 +375,7 @@ def _dqn(rows: pd.DataFrame) -> Table:
         [
             {
                 "reward": kind.name,
-                "arm": ARM_NAMES[kind.arm],
+                "arm": ARMS[kind.arm].title,
                 **{f"{step:,} steps": _accuracy_text(seeds, step) for step in steps},
                 "kept": _final_text(seeds, ACCURACY),
                 "seeds": f"{len(seeds)}",

@@ -185,6 +185,11 @@ def open_demonstrations(settings: Settings, log: Log) -> Demonstrations:
     if settings.demonstrations is None:
         _check_recipe(demonstrations.recipe, settings.recipe(), path)
     _check_world(demonstrations, settings, path)
+    if settings.teaching.rounds and demonstrations.recipe.policy is not None:
+        raise ValueError(
+            f"{relative_path(path)} was recorded by a trained policy, and teaching adds answers of "
+            "the expert: give --teach-rounds 0 or another file"
+        )
     if settings.teaching.rounds and demonstrations.recipe.variant != "before":
         raise ValueError(
             f"{relative_path(path)} was recorded with the variant "

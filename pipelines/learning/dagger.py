@@ -52,6 +52,7 @@ from oracle.demos.recipe import OPERATIONS_PER_EPISODE
 from oracle.policy import ExpertPolicy, Flat, FlatObservations
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet, split_masks
+from pipelines.learning.learner import Job, Learner, Trained
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import Settings
 
@@ -291,3 +292,12 @@ def run_dagger(settings: Settings, labels: int) -> DaggerResult:
         dagger.round(steps)
     seconds = time.perf_counter() - started
     return DaggerResult(dagger.bc_trainer.policy, len(dagger.labels), seconds)
+
+
+def _run_job(job: Job) -> Trained:
+    result = run_dagger(job.settings, job.labels)
+    seconds = {"cloning": result.seconds}
+    return Trained(result.policy, result.policy, seconds, labels=result.labels)
+
+
+DAGGER = Learner(_run_job, {"dagger": CONSTANTS})

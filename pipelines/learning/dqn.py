@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,12 @@ from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action
 from abacus.sb3 import AbacusVecEnv
-from pipelines.learning.networks import CompactNetwork, RowLayout
+from pipelines.learning.inference import RowLayout
+from pipelines.learning.learner import Job, Learner, Trained
+from pipelines.learning.networks import CompactNetwork
 from pipelines.learning.policy import MASKED_LOGIT, AbacusPolicy, new_policy
 from pipelines.learning.settings import DqnSettings, Settings
-from pipelines.scoring.scores import Evaluation
+from pipelines.scoring.scores import Evaluation, Evaluator
 
 #: Inputs of the actor are multiples of 1 / SCALE, so that bytes hold them exactly.
 SCALE = ENCODING_PERIOD + 1
@@ -311,3 +314,20 @@ class _EvaluationCallback(BaseCallback):
         self.evaluations.append(self.evaluate(self.last, step))
         if self.evaluations[-1] is max(self.evaluations, key=lambda evaluation: evaluation.rank):
             self.best = self.last
+
+
+def _run_job(job: Job, masked: bool) -> Trained:
+    evaluator = Evaluator(job.settings.world, job.settings.eval_episodes)
+    result = run_dqn(job.settings, masked, evaluator)
+    return Trained(
+        best=result.best,
+        last=result.last,
+        seconds={"dqn": result.seconds_at_evaluation[-1]},
+        evaluations=result.evaluations,
+        seconds_at_evaluation=result.seconds_at_evaluation,
+        longest_training_run=result.longest_training_run,
+    )
+
+
+MASKED = Learner(partial(_run_job, masked=True), {"dqn": asdict(DqnSettings())})
+UNMASKED = Learner(partial(_run_job, masked=False), MASKED.settings)

@@ -2,6 +2,7 @@
 
 (no name)          the published policy, which comes with the project
 runs/first         the folder of a run, or of a policy
+base10             a policy that comes with the project, by the name of its folder
 model.zip          a zip of Stable-Baselines3, with --trust
 module:function    a Python function from observations to actions, or to scores of the actions
 teacher            the reference algorithm
@@ -25,6 +26,14 @@ from oracle.algorithm import Variant
 from oracle.exact.certificate import Observations
 from oracle.exact.complete_set import complete_set
 from pipelines.job.command_line import relative_path
+from pipelines.learning.policy_files import (
+    DEFAULT_BASE,
+    PUBLISHED,
+    load_for_inference,
+    load_zip,
+    policy_path,
+    published_policy,
+)
 from pipelines.scoring.players import GreedyTable, NamedPolicy, expert_player, random_player
 
 EXPERT, RANDOM = "teacher", "random"
@@ -56,9 +65,14 @@ def find_policy(
     if name == EXPERT:
         answers = ExpertAnswers(*layout, variant)
         return _named(EXPERT, "reference algorithm", layout, answers, expert_player(variant))
-    if name is not None and _FUNCTION.fullmatch(name) and not Path(name).exists():
+    if name is not None and is_function(name):
         return _named(name, "Python function", layout, _CheckedFunction(name, _imported(name)))
     return _trained(name, trust, base, frames)
+
+
+def is_function(name: str) -> bool:
+    """Return whether a name is that of a Python function, `module:function`."""
+    return _FUNCTION.fullmatch(name) is not None and not Path(name).exists()
 
 
 def _named(
@@ -72,28 +86,24 @@ def _named(
 
 
 def _trained(name: str | None, trust: bool, base: int | None, frames: int | None) -> NamedPolicy:
-    # Importing torch takes a second, which the other policies do not need.
-    from pipelines.learning.policy import layout_of
-    from pipelines.learning.policy_files import (
-        DEFAULT_BASE,
-        PUBLISHED,
-        load_run,
-        load_zip,
-        published_policy,
-    )
-
-    path = published_policy(DEFAULT_BASE if base is None else base) if name is None else Path(name)
+    default = published_policy(DEFAULT_BASE if base is None else base)
+    path = default if name is None else policy_path(name)
     if name is None and not path.exists():
         raise ValueError(f"no policy for base {base} comes with the project: {_ALLOWED}")
     if not path.exists():
         raise ValueError(f"policy={name!r} is not there: {_ALLOWED}")
+    policy: Any
     if path.suffix == ".zip":
         kind, policy = "zip of Stable-Baselines3", load_zip(path, trust=trust)
+        from pipelines.learning.policy import layout_of
+
+        layout = layout_of(policy.observation_space)
     else:
         folder = path.parent if path.suffix in (".json", ".safetensors") else path
         published = folder.resolve().parent == PUBLISHED
-        kind, policy = "published policy" if published else "trained policy", load_run(folder)
-    layout = layout_of(policy.observation_space)
+        kind = "published policy" if published else "trained policy"
+        policy = load_for_inference(folder)
+        layout = policy.layout
     for what, given, own in (("base", base, layout.base), ("frames", frames, layout.frames)):
         if given is not None and given != own:
             raise ValueError(

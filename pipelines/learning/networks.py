@@ -7,54 +7,22 @@ action logits and a value, in two steps: `inputs` prepares rows once for a rollo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import get_args
 
 import torch
 from torch import nn
 
 from abacus.checks import check_choice
 from abacus.observation import SIGNPOST_PLACES
-from abacus.rules import ENCODING_PERIOD, WINDOW_COLUMNS, WINDOW_PLANES, Action
-from pipelines.learning.settings import NetworkName
+from abacus.rules import ENCODING_PERIOD, WINDOW_PLANES, Action
+from pipelines.learning.inference import LOGIT_BOUND, NETWORK_NAMES, RowLayout
 
-NETWORK_NAMES: tuple[NetworkName, ...] = get_args(NetworkName)
-#: Largest absolute logit, so that no probability of a legal action is 0 or NaN.
-LOGIT_BOUND = 30.0
 #: Addition and subtraction.
 OPERATIONS = 2
 #: Rows evaluated at once without gradients.
 CHUNK = 8192
 #: The same for the paper network, where CHUNK rows would take 6 GB of activations.
 PAPER_ROWS = 512
-
-
-@dataclass(frozen=True)
-class RowLayout:
-    """Lengths of the parts of a row, and of what actor and critic read."""
-
-    base: int
-    frames: int
-
-    @property
-    def volume(self) -> tuple[int, int, int, int]:
-        """(frames, planes, columns, rows) of the window."""
-        return (self.frames, WINDOW_PLANES, WINDOW_COLUMNS, self.base + 1)
-
-    @property
-    def window(self) -> int:
-        return self.frames * WINDOW_PLANES * WINDOW_COLUMNS * (self.base + 1)
-
-    @property
-    def actor(self) -> int:
-        """Inputs of the actor: window, symbol and operation, the first part of a row."""
-        return self.window + self.base + 2 + 1
-
-    @property
-    def critic(self) -> int:
-        """Inputs of the critic, the whole row: the actor's and the previous action."""
-        return self.actor + len(Action)
 
 
 class Network(nn.Module):
@@ -108,9 +76,14 @@ class CompactNetwork(Network):
     def __init__(self, layout: RowLayout) -> None:
         super().__init__()
         self.layout = layout
-        self.actor = perceptron((self.actor_inputs, *self.ACTOR, len(Action)))
+        self.actor = perceptron((self.actor_inputs, *self.hidden, len(Action)))
         self.critic = perceptron((self.input_length, *self.CRITIC, 1))
         shrink_last_layer(self.actor)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Sizes of the actor's hidden layers."""
+        return self.ACTOR
 
     @property
     def actor_inputs(self) -> int:
@@ -132,7 +105,8 @@ class OneHotNetwork(CompactNetwork):
     """Smaller perceptrons on the contents of the frames instead of their pixels.
 
     In base 5 with three frames 75 - 128 - 128 - 8 for the actor and 83 - 128 - 128 - 1 for the
-    critic: 27,272 and 27,393 parameters.
+    critic: 27,272 and 27,393 parameters. The actor of a base above 5 is twice as wide: in base 10
+    there are 25 times as many observations.
 
     Of each frame one-hot codes of the left digit or padding, the right digit, the finger's row, the
     column's phase and the place of the signpost; then the symbol and the operation. A clone of the
@@ -140,6 +114,13 @@ class OneHotNetwork(CompactNetwork):
     """
 
     ACTOR = (128, 128)
+    #: The same for bases above `NARROW_BASE`.
+    WIDE_ACTOR = (256, 256)
+    NARROW_BASE = 5
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        return self.ACTOR if self.layout.base <= self.NARROW_BASE else self.WIDE_ACTOR
 
     @property
     def actor_inputs(self) -> int:

@@ -20,11 +20,12 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
 from abacus.observation import observation_lengths, observation_space
 from abacus.rules import WINDOW_COLUMNS, WINDOW_PLANES, AbacusConfig, Action
-from pipelines.learning.networks import Network, RowLayout, make_network
+from pipelines.learning.inference import ACTOR_PARTS, RowLayout
+from pipelines.learning.networks import Network, make_network
 from pipelines.learning.settings import Schedule
 
 #: The parts of a row, in the order of the batched abacus.
-ROW_PARTS = ("window", "symbol", "operation", "previous_action")
+ROW_PARTS = (*ACTOR_PARTS, "previous_action")
 #: Logit of a masked action: far below every bounded logit, so that its probability is exactly 0.
 MASKED_LOGIT = -1e8
 

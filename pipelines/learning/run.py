@@ -1,4 +1,4 @@
-"""A training run: clone, fine-tune with PPO, teach counterexamples, evaluate, save, resume.
+"""A training run: clone, fine-tune with PPO, mend or teach, evaluate, save, resume.
 
 The checkpoint is the only state of a run. It is written before anything that is derived from it:
 policies and logs are written from it again on resume, so that a run that was killed at any moment
@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from tqdm import tqdm
 
 from abacus.checks import check_choice
 from abacus.sb3 import AbacusVecEnv
 from abacus.tasks import Task
 from oracle.exact.certificate import digest_of
+from oracle.exact.own_runs import EXACT
 from pipelines.learning.cloning import Cloning, CloningScore, copy_weights
 from pipelines.learning.cloning_data import (
     CloningSet,
@@ -31,9 +31,11 @@ from pipelines.learning.cloning_data import (
     load_cloning_set,
     open_demonstrations,
 )
+from pipelines.learning.mending import Exercise, Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
+from pipelines.learning.progress import RunBar, rounds_expected, steps_made
 from pipelines.learning.run_folder import RunFolder
 from pipelines.learning.state_table import StateTable, TableCloning, train_table
 from pipelines.learning.teaching import Round, Teaching
@@ -42,9 +44,10 @@ from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 #: Seconds of work that a killed run loses at most, beside an epoch or a rollout.
 CHECKPOINT_SECONDS = 10.0
 #: Stages of a run, as checkpoints name them: `trained` lacks the reports alone.
-STAGES = CLONING, TUNING, TEACHING, TRAINED, FINISHED = (
+STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
     "cloning",
     "ppo",
+    "mending",
     "teaching",
     "trained",
     "finished",
@@ -82,7 +85,8 @@ class Interruption:
 class TrainingResult:
     """Evaluations and times of a run; `clone` is None without a policy to start from.
 
-    `best` and `last` are those of cloning and PPO; `taught` is None without teaching.
+    `best` and `last` are those of cloning and PPO; `mended` and `taught` are None without these
+    stages.
     """
 
     clone: Evaluation | None
@@ -95,6 +99,9 @@ class TrainingResult:
     longest_training_run: int
     #: Answers of the teacher that were cloned before PPO.
     cloned_answers: int = 0
+    mended: Evaluation | None = None
+    mending_rounds: tuple[MendingRound, ...] = ()
+    practised: tuple[Exercise, ...] = ()
     taught: Evaluation | None = None
     #: Rounds of teaching, the first one before it, and the tasks that were asked for.
     rounds: tuple[Round, ...] = ()
@@ -103,11 +110,17 @@ class TrainingResult:
     collapse: str | None = None
 
     @property
+    def mending_steps(self) -> int:
+        """Environment steps of mending."""
+        return sum(each.steps for each in self.mending_rounds)
+
+    @property
     def kept(self) -> Evaluation:
         """The evaluation of the policy that the run keeps as its best."""
-        if self.taught is None:
-            return self.best
-        return max(self.best, self.taught, key=lambda evaluation: evaluation.rank)
+        if self.mended is not None and self.mending_rounds[-1].verdict == EXACT:
+            return self.mended
+        found = [each for each in (self.best, self.mended, self.taught) if each is not None]
+        return max(found, key=lambda evaluation: evaluation.rank)
 
 
 class Training:
@@ -119,8 +132,9 @@ class Training:
     def __init__(
         self, folder: RunFolder, log: Log, *, progress: bool = False, trust: bool = False
     ) -> None:
-        self.folder, self.log, self.progress, self.trust = folder, log, progress, trust
+        self.folder, self.log, self.trust = folder, log, trust
         self.settings = folder.settings
+        self.bar = RunBar(self.settings, shown=progress)
         torch.set_num_threads(self.settings.threads)
         saved = folder.load_checkpoint()
         self.saved: dict[str, Any] = {"stage": CLONING} if saved is None else saved
@@ -132,6 +146,11 @@ class Training:
             #: Weights of each saved policy, and the number of its evaluation.
             self.policies: dict[str, dict[str, Any]] = dict(self.saved.get("policies", {}))
             self.rounds = [Round(**each) for each in self.saved.get("rounds", [])]
+            self.mending_rounds = [
+                MendingRound(**each) for each in self.saved.get("mending_rounds", [])
+            ]
+            #: Exercises that were practised in mending.
+            self.practised = [Exercise.parse(each) for each in self.saved.get("practised", [])]
             #: Answers of the teacher that were cloned before PPO.
             self.cloned_answers = int(self.saved.get("cloned_answers", 0))
             #: Tasks that were taught.
@@ -191,7 +210,7 @@ class Training:
 
     def run(self) -> TrainingResult:
         """Run the stages that are left; restore the model of a run that was trained already."""
-        with self.interruption:
+        with self.interruption, self.bar:
             if self.saved["stage"] == CLONING:
                 self._start_policy()
                 self._save(TUNING)
@@ -203,15 +222,19 @@ class Training:
             if self.saved["stage"] == TUNING:
                 if self.settings.n_timesteps:
                     self._fine_tune()
-                self._save(TEACHING, {"ppo": self.saved.get("ppo")})
+                self._save_after_ppo(MENDING)
             else:
                 self._restore_model()
+            if self.saved["stage"] == MENDING:
+                self._mend_if_wanted()
+                self._save_after_ppo(TEACHING)
             if self.saved["stage"] == TEACHING:
                 self._teach_if_wanted()
                 self.folder.write_logs()
                 self._write_policies()
-                self._save(TRAINED, {"ppo": self.saved.get("ppo")})
-        learned = [each for each in self.evaluations if each is not self._taught_evaluation]
+                self._save_after_ppo(TRAINED)
+        later = self._evaluation_of("mended"), self._evaluation_of("taught")
+        learned = [each for each in self.evaluations if not any(each is one for one in later)]
         return TrainingResult(
             clone=learned[0] if self._has_clone else None,
             best=max(learned, key=lambda evaluation: evaluation.rank),
@@ -221,15 +244,17 @@ class Training:
             seconds=self.seconds,
             longest_training_run=self._longest_run,
             cloned_answers=self.cloned_answers,
-            taught=self._taught_evaluation,
+            mended=self._evaluation_of("mended"),
+            mending_rounds=tuple(self.mending_rounds),
+            practised=tuple(self.practised),
+            taught=self._evaluation_of("taught"),
             rounds=tuple(self.rounds),
             tasks=tuple(self.tasks),
             collapse=self.model.collapse,
         )
 
-    @property
-    def _taught_evaluation(self) -> Evaluation | None:
-        kept = self.policies.get("taught")
+    def _evaluation_of(self, name: str) -> Evaluation | None:
+        kept = self.policies.get(name)
         return None if kept is None else self.evaluations[kept["evaluation"]]
 
     @property
@@ -306,23 +331,16 @@ class Training:
         if state:
             with self.folder.reading_checkpoint():
                 cloning.load_state(state)
-        with tqdm(
-            total=settings.cloning.updates,
-            initial=cloning.updates,
-            desc="cloning",
-            unit="update",
-            disable=not self.progress,
-        ) as bar:
 
-            def after_score(score: CloningScore) -> None:
-                bar.update(score.update - bar.n)
-                bar.set_postfix(loss=f"{score.loss:.4f}")
-                self._save_if_due(CLONING, lambda: {"cloning": cloning.state()})
+        def after_score(score: CloningScore) -> None:
+            done = f"{score.update:,} of {settings.cloning.updates:,} updates"
+            self.bar.show(CLONING, score.update, f"{done}, loss {score.loss:.4f}")
+            self._save_if_due(CLONING, lambda: {"cloning": cloning.state()})
 
-            last = cloning.run(after_score)
+        last = cloning.run(after_score)
         self.log(
-            f"cloned in {last.update:,} updates: accuracy {last.accuracy:.4%} on the "
-            f"demonstrations, loss {last.loss:.6f}"
+            f"cloned in {last.update:,} updates: {last.accuracy:.4%} of the demonstrated actions "
+            f"are learned, loss {last.loss:.6f}"
         )
 
     def _fine_tune(self) -> None:
@@ -350,6 +368,39 @@ class Training:
             else:
                 self.policy.load_state_dict(self.policies["last"]["weights"])
 
+    def _mend_if_wanted(self) -> None:
+        """Let the best policy so far practise what it gets wrong."""
+        settings, state = self.settings, self.saved.get("mending")
+        if not settings.mending.rounds or "mended" in self.policies:
+            return
+        if self.policy.network.slow:
+            self.log(f"no mending: the network {settings.network} is too slow for it")
+            return
+        started, before = time.perf_counter(), self.seconds.get("mending", 0.0)
+        self.policies.setdefault("tuned", self.policies["best"])
+        policy = copy.deepcopy(self.policy)
+        policy.load_state_dict(self.policies["tuned"]["weights"])
+        mending = Mending(policy, settings.world, settings.mending, settings.seed)
+        if state:
+            with self.folder.reading_checkpoint():
+                mending.load_state(state)
+
+        def after_round(score: MendingRound) -> None:
+            rounds = f"{score.number} of at most {settings.mending.rounds} rounds"
+            self.bar.show(MENDING, score.number, rounds)
+            self.mending_rounds, self.practised = mending.rounds, mending.practised
+            self.seconds["mending"] = before + time.perf_counter() - started
+            self.log(f"round {score.number}: {score.describe()}")
+            self._save_after_ppo(MENDING, {"mending": mending.state()})
+            if self.interruption.requested:
+                raise KeyboardInterrupt
+
+        exact = mending.run(after_round)
+        self._evaluate(self.model.num_timesteps, policy)
+        self._keep_policy("mended", policy=policy)
+        if exact or self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
+            self._keep_policy("best", policy=policy)
+
     def _teach_if_wanted(self) -> None:
         if not self.settings.teaching.rounds or "taught" in self.policies:
             return
@@ -358,14 +409,13 @@ class Training:
             return
         self._teach()
         # The policies are derived from this checkpoint, and written after it.
-        self._save(TEACHING, {"ppo": self.saved.get("ppo")})
+        self._save_after_ppo(TEACHING)
 
     def _teach(self) -> None:
         """Teach the best policy so far its counterexamples, until it is exact or at a limit."""
         settings, state = self.settings, self.saved.get("teaching")
         started, before = time.perf_counter(), self.seconds.get("teaching", 0.0)
-        if "tuned" not in self.policies:
-            self.policies["tuned"] = self.policies["best"]
+        self.policies.setdefault("tuned", self.policies["best"])
         demonstrations = None
         if settings.demo_operations:
             demonstrations = open_demonstrations(settings, self.log)
@@ -383,28 +433,22 @@ class Training:
             with self.folder.reading_checkpoint():
                 teaching.load_state(state)
 
-        bar = tqdm(
-            total=settings.teaching.rounds,
-            initial=len(teaching.rounds),
-            desc="teaching",
-            unit="round",
-            disable=not self.progress,
-        )
-
         def after_round(score: Round) -> None:
-            bar.update()
+            number, limit = score.number, settings.teaching.rounds
+            expected = rounds_expected(settings, number) if score.wrong else number
+            text = f"{number} of at most {limit} rounds, {score.wrong:,} observations wrong"
+            self.bar.show(TEACHING, number, text, expected)
             self.rounds, self.tasks = teaching.rounds, teaching.tasks
             self.seconds["teaching"] = before + time.perf_counter() - started
             self.log(
                 f"round {score.number}: {score.operations:,} operations, {score.answers:,} "
                 f"answers, {score.wrong:,} observations wrong"
             )
-            self._save(TEACHING, {"ppo": self.saved.get("ppo"), "teaching": teaching.state()})
+            self._save_after_ppo(TEACHING, {"teaching": teaching.state()})
             if self.interruption.requested:
                 raise KeyboardInterrupt
 
-        with bar:
-            teaching.run(after_round)
+        teaching.run(after_round)
         self._evaluate(self.model.num_timesteps, policy)
         self._keep_policy("taught", policy=policy)
         if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
@@ -439,7 +483,7 @@ class Training:
         self.log(evaluation_line(evaluation))
         clone = self.evaluations[0]
         if self._has_clone and evaluation.accuracy < clone.accuracy:
-            self.log(f"accuracy below that of the clone, {clone.accuracy:.2%}")
+            self.log(f"greedy accuracy below that of the clone, {clone.accuracy:.2%}")
 
     def _keep_policy(self, *names: str, policy: AbacusPolicy | None = None) -> None:
         """Keep a copy of the policy, with the number of its evaluation, for the checkpoint."""
@@ -468,6 +512,10 @@ class Training:
         if self.interruption.requested:
             raise KeyboardInterrupt
 
+    def _save_after_ppo(self, stage: str, state: dict[str, Any] | None = None) -> None:
+        """Save a stage after PPO, whose last state is kept."""
+        self._save(stage, {"ppo": self.saved.get("ppo"), **(state or {})})
+
     def _save(self, stage: str, state: dict[str, Any] | None = None) -> None:
         self.saved = {
             "stage": stage,
@@ -478,6 +526,8 @@ class Training:
             "policies": self.policies,
             "inputs": self.inputs,
             "rounds": [asdict(each) for each in self.rounds],
+            "mending_rounds": [asdict(each) for each in self.mending_rounds],
+            "practised": [str(exercise) for exercise in self.practised],
             "cloned_answers": self.cloned_answers,
             "tasks": [str(task) for task in self.tasks],
             **(state or {}),
@@ -487,7 +537,7 @@ class Training:
 
 
 class _Callback(BaseCallback):
-    """Calls `Training.after_rollout` between updates, takes times, shows the progress bar."""
+    """Calls `Training.after_rollout` between updates, takes times, moves the progress bar."""
 
     def __init__(self, training: Training) -> None:
         super().__init__()
@@ -496,14 +546,6 @@ class _Callback(BaseCallback):
     def _on_training_start(self) -> None:
         self._started = {name: clock() for name, clock in CLOCKS.items()}
         self._before = {name: self.training.seconds.get(name, 0.0) for name in CLOCKS}
-        self.bar = tqdm(
-            total=self.training.settings.n_timesteps,
-            initial=self.model.num_timesteps,
-            desc="ppo",
-            unit="step",
-            unit_scale=True,
-            disable=not self.training.progress,
-        )
 
     def _on_rollout_start(self) -> None:
         # Every rollout but the first follows an update.
@@ -519,14 +561,12 @@ class _Callback(BaseCallback):
         self._take_times()
         for name in CLOCKS:
             model.logger.record(f"time/{name}_seconds", round(self.training.seconds[name], 1))
-        self.bar.update(model.settings.rollout)
-        self.bar.set_postfix(
-            accuracy=f"{model.rollout_buffer.counts.accuracy:.2%}", longest=model.longest_run
-        )
+        steps = f"{model.num_timesteps:,} of {steps_made(self.training.settings):,} steps"
+        solved = f"{model.rollout_buffer.counts.accuracy:.2%} solved by sampling"
+        self.training.bar.show(TUNING, model.num_timesteps, f"{steps}, {solved}")
 
     def _on_training_end(self) -> None:
         self._take_times()
-        self.bar.close()
         self.training.after_rollout(final=True)
 
     def _take_times(self) -> None:
@@ -541,6 +581,6 @@ def evaluation_line(evaluation: Evaluation) -> str:
     own = evaluation.own_accuracy
     beside = "" if own is None else f" ({own:.2%} by the rules of its level)"
     return (
-        f"step {evaluation.step:,}: accuracy {evaluation.accuracy:.2%}{beside}{wrong}, error rate "
-        f"at 16 digits {evaluation.long_error_rate:.2%}, failures: {failures}"
+        f"step {evaluation.step:,}: greedy accuracy {evaluation.accuracy:.2%}{beside}{wrong}, "
+        f"error rate at 16 digits {evaluation.long_error_rate:.2%}, failures: {failures}"
     )

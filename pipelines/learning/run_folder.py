@@ -7,10 +7,11 @@ cloning.csv       a row per 500 updates of cloning
 progress.csv      a row per update of PPO
 evaluations.csv   a row per evaluation of the greedy policy
 tensorboard/      the same logs for TensorBoard
-clone/ best/ last/ tuned/ taught/   policies: policy.safetensors and policy.json
+clone/ best/ last/ tuned/ mended/ taught/   policies: policy.safetensors and policy.json
 teaching_set.h5   the demonstrations that were asked for in teaching
+own_operations.h5 operations that the best policy solves by itself, after mending
 model.zip         the last policy for Stable-Baselines3
-certificate.json, report.md, summary.json
+certificate.json, own_runs.json, report.md, summary.json
 
 A run resumes from its settings and its checkpoint alone, and both are compared with their digests.
 Logs and policies are derived: the checkpoint holds them as well, and a resumed run writes them
@@ -43,6 +44,7 @@ from pipelines.job.command_line import relative_path
 from pipelines.learning.policy_files import (
     CERTIFICATE_FILE,
     DESCRIPTION_FILE,
+    OWN_RUNS_FILE,
     SAVED_POLICIES,
     WEIGHTS_FILE,
 )
@@ -60,10 +62,11 @@ FREE_FLAGS = ("threads",)
 STEP = "time/total_timesteps"
 LOGS = ("cloning", "progress", "evaluations")
 MODEL, REPORT, SUMMARY = "model.zip", "report.md", "summary.json"
-TEACHING_SET = "teaching_set.h5"
+TEACHING_SET, OWN_OPERATIONS = "teaching_set.h5", "own_operations.h5"
 #: Files that are written atomically.
 WRITTEN = (
-    *(COMMAND, CONFIG, CHECKPOINT, MODEL, CERTIFICATE_FILE, REPORT, SUMMARY),
+    *(COMMAND, CONFIG, CHECKPOINT, MODEL, CERTIFICATE_FILE, OWN_RUNS_FILE, REPORT, SUMMARY),
+    OWN_OPERATIONS,
     *(f"{name}.csv" for name in LOGS),
     *(f"{policy}/{name}" for policy in SAVED_POLICIES for name in (WEIGHTS_FILE, DESCRIPTION_FILE)),
 )

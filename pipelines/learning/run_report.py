@@ -3,42 +3,77 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from typing import Any
 
-from oracle.demos.recipe import Recipe, task_config, tasks_of
+import numpy as np
+
+from abacus.rules import AbacusConfig, Action
+from abacus.tasks import Task
+from oracle.demos.recipe import Recipe, check_task, task_config, tasks_of
+from oracle.demos.recorder import record_policy
 from oracle.demos.shards import record_demonstrations
-from oracle.exact.certificate import Certificate, certify
+from oracle.exact.certificate import Certificate, certify, digest_of
+from oracle.exact.own_runs import OwnRunsCertificate, certify_own_runs
 from oracle.files import atomic_write_text
 from pipelines.job.tables import Table
 from pipelines.learning.cloning_data import open_demonstrations
-from pipelines.learning.policy_files import CERTIFICATE_FILE, load_policy, save_policy
+from pipelines.learning.mending import WIDTHS, random_task
+from pipelines.learning.policy_files import (
+    CERTIFICATE_FILE,
+    OWN_RUNS_FILE,
+    load_policy,
+    save_policy,
+)
 from pipelines.learning.run import TrainingResult
-from pipelines.learning.run_folder import COMMAND, REPORT, SUMMARY, TEACHING_SET, RunFolder
+from pipelines.learning.run_folder import (
+    COMMAND,
+    OWN_OPERATIONS,
+    REPORT,
+    SUMMARY,
+    TEACHING_SET,
+    RunFolder,
+)
 from pipelines.learning.settings import Settings
 from pipelines.learning.teaching import teaching_world
-from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
+from pipelines.scoring.players import GreedyTable
+from pipelines.scoring.scores import STRICT_REWARD, Evaluation, Evaluator, observations_of
 
 #: Seed of the final evaluations, on other episodes than those that chose the best policy.
 REPORT_SEED = 3_000_017
+#: Random tasks and columns of the file of the policy's own operations.
+OWN_TASKS, OWN_COLUMNS = 1_000, max(WIDTHS)
 HEADER = (
     "",
     "operations solved",
     "errors at 16 digits",
     "wrong observations",
-    "certificate",
+    "agrees with the teacher",
+    "exact by its own runs",
     "demonstrations",
     "answers",
     "reward steps",
 )
 NOT_COUNTED, NOT_GIVEN = "not counted", "not given"
+#: Names of the policies of a run in its folder, by their field in the result.
+FOLDERS = {
+    "clone": "clone",
+    "best": "tuned",
+    "last": "last",
+    "mended": "mended",
+    "taught": "taught",
+}
 
 
 def report_run(folder: RunFolder, result: TrainingResult) -> Table:
     """Evaluate and certify the policies of a run, write the reports, and return their table."""
     result = _evaluate_policies(folder, result)
     certificate = _certify_best(folder, result)
+    own_runs = _certify_own_runs(folder, result)
     _write_teaching_set(folder, result)
-    table = _table(folder.settings, result, certificate)
+    own_operations = _write_own_operations(folder, result)
+    table = _table(folder.settings, result, certificate, own_runs)
     times = ", ".join(f"{name} {value:.0f}" for name, value in result.seconds.items())
     lines = [
         "# Run report",
@@ -50,6 +85,9 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         "",
         table.markdown(),
         *_findings(folder, result, certificate),
+        *_own_runs_lines(own_runs.get(_kept_name(result))),
+        *_mending_lines(result),
+        *own_operations,
         *_teaching_lines(result),
         "",
         f"Longest run of operations solved in a training episode: {result.longest_training_run}. "
@@ -62,10 +100,13 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         "clone": None if result.clone is None else result.clone.to_dict(),
         "best": result.best.to_dict(),
         "last": result.last.to_dict(),
+        "mended": None if result.mended is None else result.mended.to_dict(),
+        "mending_rounds": [asdict(each) for each in result.mending_rounds],
         "taught": None if result.taught is None else result.taught.to_dict(),
         "rounds": [asdict(each) for each in result.rounds],
         "evaluations": [evaluation.to_dict() for evaluation in result.evaluations],
         "exact": None if certificate is None else certificate.exact,
+        "own_runs": {name: found.verdict for name, found in own_runs.items()},
         "longest_training_run": result.longest_training_run,
         "seconds": result.seconds,
     }
@@ -85,13 +126,22 @@ def _evaluate_policies(folder: RunFolder, result: TrainingResult) -> TrainingRes
             done[id(evaluation)] = evaluator(load_policy(folder.path / name), evaluation.step)
         return done[id(evaluation)]
 
-    return replace(
-        result,
-        best=evaluate("best" if result.taught is None else "tuned", result.best),
-        clone=None if result.clone is None else evaluate("clone", result.clone),
-        last=evaluate("last", result.last),
-        taught=None if result.taught is None else evaluate("taught", result.taught),
-    )
+    found: dict[str, Any] = {
+        name: evaluate(_folder_of(folder, name), getattr(result, name))
+        for name in FOLDERS
+        if getattr(result, name) is not None
+    }
+    return replace(result, **found)
+
+
+def _folder_of(folder: RunFolder, name: str) -> str:
+    """Return the folder of a policy; without mending or teaching, PPO's best one is the best."""
+    return FOLDERS[name] if (folder.path / FOLDERS[name]).is_dir() else "best"
+
+
+def _kept_name(result: TrainingResult) -> str:
+    """Return the field of the result that holds the policy kept as the best."""
+    return next(name for name in reversed(FOLDERS) if getattr(result, name) is result.kept)
 
 
 def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | None:
@@ -116,6 +166,26 @@ def _certify_best(folder: RunFolder, result: TrainingResult) -> Certificate | No
     return certificate
 
 
+def _certify_own_runs(folder: RunFolder, result: TrainingResult) -> dict[str, OwnRunsCertificate]:
+    """Certify the policies of all stages by their own runs; save the certificate of the best."""
+    world = folder.settings.world
+    certificates: dict[str, OwnRunsCertificate] = {}
+    if result.kept.wrong is None or world.operations != "both":
+        return certificates
+    for name in FOLDERS:
+        if getattr(result, name) is not None:
+            # A reward of single modules is judged by the strictest rules.
+            certificates[name] = certify_own_runs(
+                load_policy(folder.path / _folder_of(folder, name)),
+                base=world.base,
+                frames=world.frames,
+                level=world.reward if isinstance(world.reward, str) else STRICT_REWARD,
+            )
+    kept = certificates[_kept_name(result)]
+    atomic_write_text(folder.path / OWN_RUNS_FILE, kept.to_json() + "\n")
+    return certificates
+
+
 def _write_teaching_set(folder: RunFolder, result: TrainingResult) -> None:
     """Write the demonstrations that were asked for, as a file like any other.
 
@@ -131,41 +201,116 @@ def _write_teaching_set(folder: RunFolder, result: TrainingResult) -> None:
         record_demonstrations(recipe, folder.path / TEACHING_SET, workers=1, overwrite=True)
 
 
-def _table(settings: Settings, result: TrainingResult, certificate: Certificate | None) -> Table:
-    """Return a row for each stage: the clone, PPO's best and last policy, the taught one."""
+def _write_own_operations(folder: RunFolder, result: TrainingResult) -> list[str]:
+    """Write tasks that the kept policy solves after mending, by its own actions; report them."""
+    if not result.mending_rounds:
+        return []
+    world, policy = folder.settings.world, load_policy(folder.path / "best")
+    config = task_config(replace(world, columns=OWN_COLUMNS, max_digits=OWN_COLUMNS - 1))
+    tasks = list(dict.fromkeys(_own_tasks(world, config, result)))
+    sha256 = digest_of(policy)
+    assert sha256 is not None
+    choose = GreedyTable(policy, world.base, world.frames).actions
+    solved = record_policy(config, tasks, choose, sha256)
+    if solved is None:
+        return ["", f"The policy solves none of {len(tasks):,} tasks by itself."]
+    solved.write(folder.path / OWN_OPERATIONS)
+    return [
+        "",
+        f"Of {len(tasks):,} tasks on {OWN_COLUMNS} columns the policy solves "
+        f"{solved.counts['episodes']:,}: `{OWN_OPERATIONS}` holds them, with its own actions.",
+    ]
+
+
+def _own_tasks(world: AbacusConfig, config: AbacusConfig, result: TrainingResult) -> Iterator[Task]:
+    """Yield random tasks, then those of the practised ones that fit."""
+    rng = np.random.default_rng(REPORT_SEED)
+    for _ in range(OWN_TASKS):
+        yield random_task(rng, world, OWN_COLUMNS)
+    for exercise in result.practised:
+        try:
+            check_task(exercise.task, config)
+        except ValueError:
+            continue
+        yield exercise.task
+
+
+def _table(
+    settings: Settings,
+    result: TrainingResult,
+    certificate: Certificate | None,
+    own_runs: dict[str, OwnRunsCertificate],
+) -> Table:
+    """Return a row for each stage: the clone, PPO's best and last policy, mended, taught."""
     cloned = settings.demo_operations, result.cloned_answers
     stages = []
     if result.clone is not None:
-        stages.append(("after cloning", result.clone, cloned))
+        stages.append(("after cloning", "clone", cloned, 0))
     if result.last.step:
-        stages.append(("after PPO (best)", result.best, cloned))
+        stages.append(("after PPO (best)", "best", cloned, 0))
         if result.last is not result.best:
-            stages.append(("after PPO (last)", result.last, cloned))
+            stages.append(("after PPO (last)", "last", cloned, 0))
+    if result.mended is not None:
+        stages.append(("after mending", "mended", cloned, result.mending_steps))
     if result.taught is not None:
         best = min(result.rounds, key=lambda each: each.wrong)
-        stages.append(("after teaching", result.taught, (best.operations, best.answers)))
+        stages.append(("after teaching", "taught", (best.operations, best.answers), 0))
     rows = []
-    for name, evaluation, (operations, answers) in stages:
-        verdict = "no"
-        if certificate is None:
-            verdict = NOT_GIVEN
-        elif evaluation is result.kept and certificate.exact:
-            verdict = "exact"
-        elif evaluation.wrong == 0:
-            verdict = "exact (not the policy kept)"
+    for title, name, (operations, answers), steps in stages:
+        evaluation: Evaluation = getattr(result, name)
+        agrees = NOT_GIVEN if certificate is None else "yes" if evaluation.wrong == 0 else "no"
         rows.append(
             (
-                name,
+                title,
                 f"{evaluation.accuracy:.2%}",
                 f"{evaluation.long_error_rate:.2%}",
                 NOT_COUNTED if evaluation.wrong is None else f"{evaluation.wrong:,}",
-                verdict,
+                agrees,
+                own_runs[name].verdict if name in own_runs else NOT_GIVEN,
                 f"{operations:,}",
                 f"{answers:,}",
-                f"{evaluation.step:,}",
+                f"{evaluation.step + steps:,}",
             )
         )
     return Table("run", "", "", HEADER, tuple(rows))
+
+
+def _own_runs_lines(certificate: OwnRunsCertificate | None) -> list[str]:
+    """Return what the policy's own runs have shown."""
+    if certificate is None:
+        return []
+    if certificate.exact:
+        return [
+            "",
+            f"Exact by its own runs at every length: none of its {certificate.situations:,} "
+            f"situations leads to a mistake, judged as at {certificate.level}.",
+        ]
+    lines = ["", f"By its own runs {certificate.verdict}. {certificate.reason}".rstrip()]
+    lines += [
+        f"Smallest operation of a {failure.kind}: {failure.calculation}."
+        for failure in certificate.failures
+    ]
+    return lines
+
+
+def _mending_lines(result: TrainingResult) -> list[str]:
+    """Return a table of the rounds of mending."""
+    if not result.mending_rounds:
+        return []
+    header = ("round", "failing", "tried", "own runs", "practised", "corrections", "steps")
+    rows = tuple(
+        (
+            str(each.number),
+            f"{each.failed:,}",
+            f"{each.tried:,}",
+            each.verdict,
+            f"{each.practised:,}",
+            f"{each.corrections:,}",
+            f"{each.steps:,}",
+        )
+        for each in result.mending_rounds
+    )
+    return ["", Table("mending", "", "", header, rows).markdown()]
 
 
 def _teaching_lines(result: TrainingResult) -> list[str]:
@@ -215,8 +360,8 @@ def _findings(
         if certificate.counterexamples:
             first = certificate.counterexamples[0]
             lines.append(
-                f"The nearest mistake: from {first.start}, {first.expression} on "
-                f"{first.columns} columns, step {first.step}: {first.policy_action} where the "
-                f"teacher does {first.teacher_action}."
+                f"The nearest mistake: {first.calculation} on {first.columns} columns, "
+                f"step {first.step + 1}: {Action[first.policy_action].words} where the teacher "
+                f"does {Action[first.teacher_action].words}."
             )
     return lines

@@ -166,9 +166,35 @@ class TeachingSettings(_Checked):
     choice: Choice = "spread"
     #: Whether each round starts from new weights or from those of the round before.
     weights: StartWeights = "kept"
+    #: Peak learning rate of a round that keeps the weights; 0: that of cloning. A low one changes
+    #: little of what is right already.
+    learning_rate: float = _number(0.0, _AT_LEAST_0)
     #: Limits of the demonstrations in all, those to start from included.
     operations: int = _number(5_000, _AT_LEAST_1)
     answers: int = _number(200_000, _AT_LEAST_1)
+
+
+@dataclass(frozen=True)
+class MendingSettings(_Checked):
+    """How a policy practises what it gets wrong, with the reward as the only judge."""
+
+    #: Most rounds; 0: no mending.
+    rounds: int = _number(0, _AT_LEAST_0)
+    #: Random exercises of a round, of three operations each.
+    tried: int = _number(10_000, _AT_LEAST_1)
+    #: Failing exercises that a round practises.
+    exercises: int = _number(300, _AT_LEAST_1)
+    #: How the policy's own solved operations are cloned into new weights. It is to be learned as it
+    #: is, and less regular than the teacher's algorithm: weaker regularisation, more updates.
+    cloning: CloningSettings = field(
+        default_factory=lambda: CloningSettings(
+            updates=4_000,
+            batch_size=512,
+            learning_rate=0.05,
+            weight_decay=0.05,
+            label_smoothing=0.05,
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -261,6 +287,7 @@ class Settings(_Checked):
     table_steps: int = _number(0, _AT_LEAST_0)
     n_timesteps: int = _number(600_000, _AT_LEAST_0)
     ppo: PpoSettings = field(default_factory=PpoSettings)
+    mending: MendingSettings = field(default_factory=MendingSettings)
     teaching: TeachingSettings = field(default_factory=TeachingSettings)
     seed: int = _number(0, _SEED)
     threads: int = _number(1, _AT_LEAST_1)
@@ -277,11 +304,15 @@ class Settings(_Checked):
             raise ValueError(
                 "table_steps and demo_operations or start_from: give one of them, the others as 0"
             )
-        if not (
-            self.demo_operations or self.table_steps or self.n_timesteps or self.teaching.rounds
-        ):
+        rounds = self.mending.rounds or self.teaching.rounds
+        if not (self.demo_operations or self.table_steps or self.n_timesteps or rounds):
             raise ValueError(
-                "demo_operations=0, n_timesteps=0 and teach_rounds=0: there is nothing to do"
+                "demo_operations=0, n_timesteps=0, mend_rounds=0 and teach_rounds=0: there is "
+                "nothing to do"
+            )
+        if self.mending.rounds and not isinstance(self.world.reward, str):
+            raise ValueError(
+                "mending needs a reward level: give one, not modules, or --mend-rounds 0"
             )
         if not self.demo_operations and self.ppo.cloning_weight:
             raise ValueError("cloning_weight needs demonstrations: give demo_operations")
@@ -388,9 +419,9 @@ def _read(record: Any, values: Any, what: str) -> Any:
 #: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
 #: so that they fit into one file. `alone` learns from the reward: a table that sees the state, then
-#: PPO; see docs/reward_alone.md. Idling for ever is worth -0.05 / (1 - gamma), with gamma=0.95 as
-#: much as a mistake: -1. With a higher gamma an untrained policy prefers to end the episode by a
-#: mistake, with a much lower one it idles.
+#: PPO, then mending; see docs/reward_alone.md. Idling for ever is worth -0.05 / (1 - gamma), with
+#: gamma=0.95 as much as a mistake: -1. With a higher gamma an untrained policy prefers to end the
+#: episode by a mistake, with a much lower one it idles.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(
@@ -413,6 +444,7 @@ PRESETS: dict[str, Settings] = {
             "demo_operations": 0,
             "table_steps": 40_000_000,
             "n_timesteps": 2_000_000,
+            "mending.rounds": 20,
             "teaching.rounds": 0,
             "ppo.optimizer": "muon",
             "ppo.learning_rate.start": 0.015,
@@ -503,6 +535,11 @@ FLAGS = {
     "gae_lambda": Flag("ppo.gae_lambda", "lambda of generalised advantage estimation"),
     "clip_range": Flag("ppo.clip_range", "clip range of PPO"),
     "vf_coef": Flag("ppo.vf_coef", "weight of the value loss"),
+    "mend_rounds": Flag(
+        "mending.rounds", "most rounds of practising what goes wrong, by the reward alone; 0: none"
+    ),
+    "mend_tried": Flag("mending.tried", "random exercises of a round of mending"),
+    "mend_exercises": Flag("mending.exercises", "failing exercises that a round practises"),
     "teach_rounds": Flag("teaching.rounds", "most rounds of teaching counterexamples; 0: none"),
     "teach_counterexamples": Flag("teaching.counterexamples", "counterexamples of a round"),
     "teach_choice": Flag(
@@ -511,6 +548,10 @@ FLAGS = {
         "that meet many; margin: what the policy is least sure of",
     ),
     "teach_weights": Flag("teaching.weights", "weights at the start of a round of teaching"),
+    "teach_learning_rate": Flag(
+        "teaching.learning_rate",
+        "peak learning rate of rounds that keep the weights; 0: that of cloning",
+    ),
     "teach_operations": Flag(
         "teaching.operations", "limit of demonstrated operations, those cloned first included"
     ),

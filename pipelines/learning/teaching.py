@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -142,13 +142,16 @@ class Teaching:
     def _clone(self) -> None:
         """Clone all demonstrations, from new weights or from those of the last round."""
         torch.manual_seed(self._round_seed)
+        cloning = self.cloning
         if self.settings.weights == "new":
             base, frames = self.observations.base, self.observations.frames
             fresh = new_policy(self.policy.network_name, base, frames)
             self.policy.load_state_dict(fresh.state_dict())
+        elif self.settings.learning_rate:
+            cloning = replace(cloning, learning_rate=self.settings.learning_rate)
         data = CloningSet.from_demonstrations(*self._parts, frames=self.observations.frames)
         logger = Logger(None, [])
-        Cloning(self.policy, data, self.cloning, self._round_seed, logger).run()
+        Cloning(self.policy, data, cloning, self._round_seed, logger).run()
 
     @property
     def _round_seed(self) -> int:

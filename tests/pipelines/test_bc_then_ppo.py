@@ -7,6 +7,7 @@ import csv
 import functools
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.replay import first_difference, recipe_difference
-from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION
+from oracle.demos.schema import FORMAT_NAME, FORMAT_VERSION, KNOWN_VERSIONS
 from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, Options, main
@@ -96,6 +97,22 @@ def test_a_run_is_taught_until_it_is_exact(
     assert "Exact at every length" in report
 
 
+def test_the_bar_ends_with_the_steps_really_made_and_leaves_lines_whole(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--n-timesteps", 1000, "--progress"]
+    assert job("--run-folder", tmp_path / "run", *given) == 0
+    printed = capsys.readouterr()
+    assert "1,024 of 1,024 steps" in printed.err
+    assert "solved by sampling" in printed.err
+    assert "trained 100%" in printed.err.split("\r")[-1]
+    # One meaning of accuracy: that of the greedy policy. Rollouts sample, and are called so.
+    assert "accuracy" not in printed.err
+    assert "step 1,024: greedy accuracy" in printed.out
+    lines = printed.out.partition("\n\n")[0].splitlines()
+    assert not [line for line in lines if "accuracy" in line and "greedy accuracy" not in line]
+
+
 def test_a_limit_before_exactness_keeps_the_best_policy_and_ends_with_status_1(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +125,9 @@ def test_a_limit_before_exactness_keeps_the_best_policy_and_ends_with_status_1(
     assert load_run(folder) is not None
     assert job("--resume", folder, alone=True) == 0
     assert "the run is finished" in capsys.readouterr().out
+    # The mistake reads as an operation: "1 + 1", not "from 1: 1".
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert re.search(r"The nearest mistake: \d+( [+-] \d+)+ on \d+ columns, step \d+: ", report)
 
 
 def test_a_policy_or_nothing_can_be_taught(job: Job, tmp_path: Path) -> None:
@@ -441,7 +461,7 @@ def test_demonstrations_of_another_version_are_refused(
     assert job("--demonstrations", newer, "--run-folder", tmp_path / "run") == EXIT_MISTAKE
     message = one_line(capsys)
     assert "newer.h5 has format version 99" in message
-    assert f"reads version {FORMAT_VERSION}" in message
+    assert f"reads version {KNOWN_VERSIONS}" in message
 
 
 def test_truncated_demonstrations_are_refused(

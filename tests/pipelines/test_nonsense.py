@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import importlib
 import io
 import json
@@ -30,6 +31,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
+import oracle
 import pipelines
 from pipelines.job.command_line import EXIT_MISTAKE, parse, parser_for, run
 from pipelines.learning.policy import new_policy
@@ -56,9 +58,11 @@ CALLS: dict[str, str] = {
     "export": "sample.h5 --to d4rl --output out --n-operations 5",
     "generate_demos": "--n-operations 10 --operations-per-episode 5 --workers 1 --output out",
     "inspect_demos": "sample.h5",
-    "play": "1+1 --teacher --plain",
+    "mend": "run --mend-rounds 1 --mend-tried 10 --eval-episodes 2 --run-folder out",
+    "play": "1+1 teacher --plain",
     "publish": "run --into out",
     "study": "--grid grid.json --store out --work-folder work --status",
+    "upgrade_demos": "old.h5 --output out",
 }
 #: Calls of options that the call above does not use.
 OTHER_CALLS: dict[tuple[str, str], str] = {
@@ -70,12 +74,16 @@ OTHER_CALLS: dict[tuple[str, str], str] = {
     ("evaluate", "logs"): CALLS["evaluate"] + " --no-certificate",
     ("evaluate", "sets"): CALLS["evaluate"].replace("--sets none", ""),
     ("evaluate", "set_digits"): CALLS["evaluate"].replace("--sets none", "--n-set-operations 2"),
+    ("export", "author"): "sample.h5 --to parquet --output out --n-operations 5",
+    ("export", "author_email"): "sample.h5 --to minari --output out --n-operations 5",
+    ("export", "code_permalink"): "sample.h5 --to parquet --output out --n-operations 5",
     ("export", "dataset_id"): "sample.h5 --to minari --output out --n-operations 5",
-    ("play", "run"): "1+1 --plain",
-    ("play", "trust"): "1+1 --plain --run empty.zip",
+    ("play", "policy"): "1+1",
+    ("play", "html_policies"): "1+1 --html out",
+    ("play", "trust"): "1+1 empty.zip --plain",
     ("play", "html"): "1+1",
-    ("play", "frame"): "1+1 --teacher --svg out",
-    ("play", "width"): "1+1 --teacher --gif out",
+    ("play", "frame"): "1+1 teacher --svg out",
+    ("play", "width"): "1+1 teacher --gif out",
     ("study", "report_only"): "--grid grid.json --store out --work-folder work --status",
     ("study", "scheduler"): "--grid grid.json --store out --work-folder work",
 }
@@ -95,8 +103,16 @@ PATHS = (
 def commands() -> Iterator[str]:
     """Yield all commands but `teach`, which is `bc_then_ppo` with another preset."""
     for module in pkgutil.iter_modules(pipelines.__path__):
-        if not module.ispkg and module.name != "teach":
+        if not module.ispkg and module.name not in ("teach", "__main__"):
             yield module.name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    """Import what commands import on use once here, not within the time of every call."""
+    for package in (oracle, pipelines):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 def module_of(command: str) -> ModuleType:
@@ -126,6 +142,8 @@ def prepared(tmp_path: Path) -> Path:
     """Make a folder with valid and nonsensical files."""
     folder = tmp_path
     shutil.copy(ROOT / "datasets" / "sample.h5", folder)
+    old = ROOT / "tests" / "oracle" / "demos" / "old_versions" / "version_1.h5.gz"
+    (folder / "old.h5").write_bytes(gzip.decompress(old.read_bytes()))
     # A pool of threads does not survive a fork.
     torch.set_num_threads(1)
     save_policy(new_policy("compact", 2, 1), folder / "run" / "best")

@@ -18,7 +18,7 @@ from pipelines.job.command_line import run
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import save_policy
 
-GAME = ["1+1", "--teacher", "--plain"]
+GAME = ["1+1", "teacher", "--plain"]
 
 
 def played(*words: str) -> int:
@@ -76,7 +76,7 @@ def test_a_certificate_of_other_weights_is_reported(
     save_policy(policy, tmp_path / "run" / "best")
     small = ["--digits", "1", "--n-operations", "5", "--sets", "none", "--n-episodes", "0"]
     words = {
-        "pipelines.play": ["1+1", "--plain", "--run", str(tmp_path / "run")],
+        "pipelines.play": ["1+1", str(tmp_path / "run"), "--plain"],
         "pipelines.evaluate": [str(tmp_path / "run"), *small, "--output", str(tmp_path / "out")],
         "pipelines.certify": [str(tmp_path / "run")],
     }[module.__name__]

@@ -173,7 +173,7 @@ def test_a_study_removes_run_folders_that_a_kill_left_after_their_record_was_sto
     tmp_path: Path, study: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill between storing a record and removing the run folder; another study uses one."""
-    monkeypatch.setattr("pipelines.study.write_report", lambda *_: [])
+    monkeypatch.setattr("pipelines.experiments.report.write_report", lambda *_: [])
     arguments(tmp_path)
     finished, used, *others = Grid.load(tmp_path / "grid.json").cells
     with open_store(tmp_path / "store") as (store, _):

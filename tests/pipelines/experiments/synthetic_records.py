@@ -9,7 +9,7 @@ import numpy as np
 
 from abacus.reward import LEVELS
 from abacus.rules import Operations
-from pipelines.experiments.records import Arm, Cell, CurvePoint, PolicyScore, Record
+from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record
 
 #: How hard a level is, by which the made-up curves differ.
 _HARDNESS = dict(zip(("none", *LEVELS), (3.0, 1.0, 0.7, 1.3, 4.0, 6.0), strict=True))
@@ -114,7 +114,7 @@ def _others(
         yield _made(
             generator, "teachers", "dagger", 0, "none", both, seed, points=points, labels=labels
         )
-    arms: tuple[Arm, ...] = ("ppo", "dqn", "dqn_unmasked")
+    arms: tuple[str, ...] = ("ppo", "dqn", "dqn_unmasked")
     for arm in arms:
         for reward in ("dense", "no_of"):
             yield _made(generator, "dqn", arm, 0, reward, both, seed, 2 * steps, points)
@@ -123,7 +123,7 @@ def _others(
 def _made(
     generator: np.random.Generator,
     comparison: str,
-    arm: Arm,
+    arm: str,
     n: int,
     reward: str,
     operations: Operations,

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from pipelines.experiments.cells import (
-    Scorer,
-    WorkFolder,
-    branch,
-    cloned_run,
-    run_cell,
-    settings_of,
-)
+from pipelines.experiments.arms import ARMS
+from pipelines.experiments.cells import Scorer, WorkFolder, run_cell, settings_of
+from pipelines.experiments.clones import branch, cloned_run
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell, Record
 from pipelines.learning.policy_files import load_policy
@@ -36,7 +31,7 @@ SETTINGS: dict[str, Any] = {
 
 def one_cell(arm: str, **block: Any) -> Cell:
     """The only cell of a grid."""
-    steps = {"steps": 2000} if arm in ("ppo", "dqn", "dqn_unmasked") else {}
+    steps = {"steps": 2000} if ARMS[arm].steps else {}
     comparison = {"seeds": 1, **steps, "settings": SETTINGS, "blocks": [{"arm": arm, **block}]}
     grid = {"format": "abacus-study-grid", "version": 1, "comparisons": {"some": comparison}}
     (cell,) = Grid.from_dict(grid).cells
@@ -162,6 +157,7 @@ def test_an_interrupted_cell_resumes_from_its_checkpoint(
         one_cell("dqn", reward=["dense"]),
         one_cell("dqn_unmasked", reward=["no_of"]),
         one_cell("dagger", labels=[100]),
+        one_cell("gail", demonstrations=[20]),
     ],
     ids=lambda cell: cell.arm,
 )
@@ -172,11 +168,11 @@ def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
     assert record.final.wrong > 0
     if cell.arm == "dagger":
         assert 0 < record.labels <= cell.labels
-    else:
-        assert record.labels == 0
-        assert record.curve[-1].step >= cell.steps
-        clock = "ppo" if cell.arm == "ppo" else "dqn"
-        assert record.seconds[clock] > 0
+        return
+    # The transitions of twenty operations, or none.
+    assert (400 < record.labels < 900) if cell.demonstrations else record.labels == 0
+    assert record.curve[-1].step >= cell.steps
+    assert record.seconds[cell.arm.removesuffix("_unmasked")] > 0
 
 
 def test_the_exact_policy_scores_as_exact() -> None:

@@ -15,7 +15,7 @@ from oracle.demos.recipe import Recipe
 from oracle.demos.shards import record_demonstrations
 from pipelines.experiments import cells
 from pipelines.experiments.cells import WorkFolder, run_cell
-from pipelines.experiments.records import Arm, Cell
+from pipelines.experiments.records import Cell
 from pipelines.learning import run as training_module
 from pipelines.scoring.scores import Evaluator
 from tests.interruptions import folder_in_memory, folder_states, in_child, spread
@@ -42,7 +42,7 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def small_cell(arm: Arm, demonstrations: Path) -> Cell:
+def small_cell(arm: str, demonstrations: Path) -> Cell:
     steps = 768 if arm == "ppo" else 0
     world = {"base": 2, "columns": 4, "max_digits": 2, "frames": FRAMES, "cloning_updates": 20}
     cloning = {"demonstrations": str(demonstrations), "demo_operations": 20, "n_timesteps": steps}
@@ -69,7 +69,7 @@ def record_of(cell: Cell, work: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("arm", "tried"), [("cloning", 12), ("ppo", 15)])
 def test_a_cell_killed_at_any_file_operation_gives_the_same_record(
-    arm: Arm, tried: int, demonstrations: Path, tmp_path: Path
+    arm: str, tried: int, demonstrations: Path, tmp_path: Path
 ) -> None:
     cell = small_cell(arm, demonstrations)
     wrong = []

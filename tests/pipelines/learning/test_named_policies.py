@@ -72,6 +72,7 @@ def test_a_run_is_found_by_its_folder(tmp_path: Path) -> None:
 def test_the_policy_of_the_project_is_the_published_one() -> None:
     policy = find_policy(None)
     assert policy.kind == find_policy(str(published_policy())).kind == "published policy"
+    assert find_policy("base5").digest == policy.digest
 
 
 @pytest.mark.parametrize("algorithm", [MaskablePPO, PPO])

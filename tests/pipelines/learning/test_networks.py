@@ -10,13 +10,11 @@ from torch import nn
 
 from abacus.observation import decode_frame, frame_codes, observation_rows
 from abacus.rules import Action
+from pipelines.learning.inference import LOGIT_BOUND, NETWORK_NAMES, RowLayout
 from pipelines.learning.networks import (
-    LOGIT_BOUND,
-    NETWORK_NAMES,
     CompactNetwork,
     OneHotNetwork,
     PaperNetwork,
-    RowLayout,
     bounded,
     make_network,
 )

@@ -213,7 +213,12 @@ def test_every_flag_sets_one_value() -> None:
 
 CHANGES: list[dict[str, Any]] = [
     {},
-    {"world.reward": "slide,submit", "world.start": 5, "world.on_error": "continue"},
+    {
+        "world.reward": "slide,submit",
+        "world.start": 5,
+        "world.on_error": "continue",
+        "mending.rounds": 0,
+    },
     {"start_from": Path("a/b"), "demo_operations": 0, "ppo.cloning_weight": 0.0},
     {"ppo.learning_rate": Schedule("sinusoid", 1 / 3, 1e-300), "demonstrations": Path("x.h5")},
 ]
