@@ -38,7 +38,8 @@ from oracle.demos.recorder import Recorder
 from pipelines.job.command_line import option, run
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.networks import CHUNK, RowLayout, StateCritic, make_network
+from pipelines.learning.inference import RowLayout
+from pipelines.learning.networks import CHUNK, StateCritic, make_network
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO

@@ -1,10 +1,9 @@
-"""The README's Python runs, block after block, as a reader would paste it."""
+"""The README's Python runs, each block on its own, as a reader would paste it."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,16 +15,24 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
-def test_python_blocks_run(
+#: What each block prints, in their order.
+PRINTED = (
+    r"●[\s\S]*reward: -",
+    r"[\d,]+ steps a second\nreward 0\.\d+ a step",
+    r"ep_rew_mean",
+    r"exact: False - wrong in \d+ [+-] \d+\n.*exact: True$",
+)
+
+
+def test_every_python_block_runs_on_its_own_and_prints_something_to_see(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
     blocks = python_blocks(README.read_text(encoding="utf-8"))
-    assert len(blocks) >= 3
-    namespace: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, README.name, "exec"), namespace)
-    assert "●" in capsys.readouterr().out
+    for block, pattern in zip(blocks, PRINTED, strict=True):
+        # Nothing is left from the block before.
+        exec(compile(block, README.name, "exec"), {})
+        assert re.search(pattern, capsys.readouterr().out.strip())
 
 
 def test_commands_that_it_names_exist() -> None:
