@@ -25,9 +25,9 @@ Preset = Literal["default", "exact", "alone"]
 NetworkName = Literal["onehot", "compact", "paper"]
 OptimizerName = Literal["muon", "adamw"]
 #: Which counterexamples to teach: `spread`: one of each kind; any; those nearest to a start;
-#: operations that meet many of them; `margin`: the observations of which the policy is least sure,
-#: whether right or wrong.
-Choice = Literal["spread", "random", "nearest", "cover", "margin"]
+#: operations that meet many of them; `longer`: one of each kind, met by the longest operations;
+#: `margin`: the observations of which the policy is least sure, whether right or wrong.
+Choice = Literal["spread", "random", "nearest", "cover", "longer", "margin"]
 StartWeights = Literal["new", "kept"]
 CriticSees = Literal["observation", "progress", "state"]
 T = TypeVar("T")
@@ -545,7 +545,7 @@ FLAGS = {
     "teach_choice": Flag(
         "teaching.choice",
         "counterexamples to teach: one of each kind, any, those nearest to a start, operations "
-        "that meet many; margin: what the policy is least sure of",
+        "that meet many, longer operations; margin: what the policy is least sure of",
     ),
     "teach_weights": Flag("teaching.weights", "weights at the start of a round of teaching"),
     "teach_learning_rate": Flag(

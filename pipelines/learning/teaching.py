@@ -24,7 +24,7 @@ from stable_baselines3.common.logger import Logger
 
 from abacus.observation import decode_frame
 from abacus.rules import AbacusConfig
-from abacus.tasks import Task
+from abacus.tasks import Operation, Task, digit_count
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recorder import record_tasks
 from oracle.exact.certificate import greedy_actions
@@ -37,6 +37,8 @@ from pipelines.learning.settings import CloningSettings, TeachingSettings
 
 #: Witnesses among which `cover` chooses, for each task.
 CANDIDATES = 5
+#: Random continuations that `longer` tries for a witness.
+CONTINUATIONS = 5
 
 Rows = npt.NDArray[np.integer]
 
@@ -184,6 +186,8 @@ class Teaching:
             return self._distinct(shuffled, count)
         if self.settings.choice == "spread":
             return self._distinct(self._spread(shuffled), count)
+        if self.settings.choice == "longer":
+            return self._distinct(self._spread(shuffled), count, generator)
         return self._covering(self._distinct(shuffled, CANDIDATES * count), wrong, count)
 
     def _spread(self, rows: Rows) -> Rows:
@@ -199,8 +203,13 @@ class Teaching:
         _, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
         return rows[first[np.argsort(-counts, kind="stable")]]
 
-    def _distinct(self, rows: Rows, count: int) -> list[Task]:
-        """Return a task for each of the first rows that no task before it meets, up to `count`."""
+    def _distinct(
+        self, rows: Rows, count: int, generator: np.random.Generator | None = None
+    ) -> list[Task]:
+        """Return a task for each of the first rows that no task before it meets, up to `count`.
+
+        With a generator, the numbers of a task are continued by random digits.
+        """
         tasks: list[Task] = []
         met: set[int] = set()
         for row in rows.tolist():
@@ -208,9 +217,29 @@ class Teaching:
                 break
             if row not in met:
                 witness = self._finder.find(row)
-                tasks.append(Task(witness.start, witness.config(1).program))
+                task = Task(witness.start, witness.config(1).program)
+                tasks.append(task if generator is None else self._longer(task, row, generator))
                 met |= self._rows_of(tasks[-1:])[0]
         return tasks
+
+    def _longer(self, task: Task, row: int, generator: np.random.Generator) -> Task:
+        """Return a task with random digits above its own, if it still meets the row.
+
+        The start and the last operand get as many digits as fit: the demonstration meets many more
+        observations than the smallest one does.
+        """
+        base, (*first, last) = self.world.base, task.operations
+        numbers = task.start, *(operation.operand for operation in task.operations)
+        used = max(digit_count(number, base) for number in numbers)
+        free = self.world.max_digits - 1 - used
+        for _ in range(CONTINUATIONS if free > 0 else 0):
+            # A subtraction must not go below zero.
+            low, high = sorted(generator.integers(base**free, size=2).tolist())
+            operand = last.operand + low * base**used
+            longer = Task(task.start + high * base**used, (*first, Operation(last.sign, operand)))
+            if row in self._rows_of([longer])[0]:
+                return longer
+        return task
 
     def _rows_of(self, tasks: list[Task]) -> list[set[int]]:
         """Return the rows of the complete set that the demonstration of each task meets."""

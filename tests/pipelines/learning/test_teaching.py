@@ -96,6 +96,22 @@ def test_covering_tasks_meet_more_wrong_observations_than_random_ones(
     assert met("cover") > met("random")
 
 
+def test_longer_operations_meet_the_same_observation_and_more(
+    observations: ObservationSet,
+) -> None:
+    teaching = teaching_of(observations, choice="longer")
+    generator = np.random.default_rng(0)
+    counts = np.zeros(2, np.int64)
+    for row in range(0, len(observations), len(observations) // 20):
+        (smallest,) = teaching._distinct(np.array([row]), 1)
+        (longer,) = teaching._distinct(np.array([row]), 1, generator)
+        met = teaching._rows_of([smallest, longer])
+        assert row in met[0] & met[1]
+        counts += [len(rows) for rows in met]
+    assert counts[1] > 1.5 * counts[0]
+    assert teaching._chosen_tasks() == teaching._chosen_tasks() != []
+
+
 def test_the_smallest_margins_are_asked_for_without_the_comparison(
     observations: ObservationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
