@@ -1,9 +1,10 @@
 """Compare recipes of cloning, and ways of teaching, by the observations that are left wrong.
 
 A recipe clones random operations, and the policy is compared with the teacher on the complete set
-of observations. A way of teaching starts from random operations and adds counterexamples until
-nothing is wrong. All of it runs in the code of the pipelines; only the actor's hidden layers and
-inputs are exchanged where a recipe says so. --list names all recipes and ways of teaching.
+of observations. An ensemble is several clones of the same operations, which answer together or are
+distilled into one network. A way of teaching starts from random operations and adds counterexamples
+until nothing is wrong. All of it runs in the code of the pipelines; only the actor's hidden layers
+and inputs are exchanged where a recipe says so. --list names all of them.
 Seconds are processor time of one core. docs/cloning.md reports and discusses the results.
 """
 
@@ -25,23 +26,31 @@ import numpy.typing as npt
 import torch
 from stable_baselines3.common.logger import Logger
 
+from abacus.batch import AbacusBatch
 from abacus.checks import check_choice, check_integer
-from abacus.observation import decode_frame
+from abacus.observation import (
+    decode_frame,
+    observation_rows,
+    visibly_illegal_actions,
+    window_codes,
+)
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action
 from benchmarks.machine import machine
 from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import record_in_memory
-from oracle.exact.certificate import greedy_actions
+from oracle.exact.certificate import Observations, greedy_actions
 from oracle.exact.complete_set import ObservationSet, complete_set, previous_actions
 from pipelines.job.command_line import argument, option, run
-from pipelines.learning.cloning import MUON, Cloning
+from pipelines.learning.cloning import MUON, Cloning, one_cycle
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.networks import CompactNetwork, OneHotNetwork, perceptron, shrink_last_layer
 from pipelines.learning.optimizer import Muon
-from pipelines.learning.policy import AbacusPolicy, layout_of, new_policy
+from pipelines.learning.policy import AbacusPolicy, layout_of, masked_log_probs, new_policy
 from pipelines.learning.settings import CloningSettings, NetworkName, TeachingSettings
 from pipelines.learning.teaching import Teaching
+from pipelines.scoring.operations import step_limit
+from pipelines.scoring.players import GreedyTable
 
 EXAMPLE = "python -m benchmarks.recipes chosen adamw --demo-seeds 3 4 5"
 
@@ -141,6 +150,34 @@ RECIPES: dict[str, CloningRecipe] = {
     "adamw-little-decay": CloningRecipe(replace(ADAMW, weight_decay=0.01), hidden=(256, 256)),
 }
 
+
+@dataclass(frozen=True)
+class EnsembleRecipe:
+    """Clones of the same demonstrations that answer together, or that one network imitates.
+
+    A network that imitates them is trained on their mean probabilities, on the demonstrated
+    observations and on those that the ensemble meets when it computes random operations itself.
+    The teacher answers nothing beyond the demonstrations; the environment ends an episode at a
+    mistake.
+    """
+
+    members: int = 5
+    distilled: bool = True
+    #: Random operations that the ensemble computes itself.
+    own_operations: int = 0
+    #: Updates of distilling.
+    updates: int = 1_000
+    #: Name of the recipe of the clones and of the distilled network.
+    member: str = "chosen"
+
+
+ENSEMBLES: dict[str, EnsembleRecipe] = {
+    "ensemble": EnsembleRecipe(distilled=False),
+    "distilled-shown": EnsembleRecipe(),
+    "distilled": EnsembleRecipe(own_operations=5_000),
+    "distilled-4000": EnsembleRecipe(own_operations=5_000, updates=4_000),
+}
+
 SPREAD = TeachingSettings(rounds=40, counterexamples=40, choice="spread", weights="new")
 
 
@@ -162,6 +199,7 @@ LESSONS: dict[str, Lesson] = {
     "teach-random": Lesson(settings=replace(SPREAD, choice="random")),
     "teach-nearest": Lesson(settings=replace(SPREAD, choice="nearest")),
     "teach-cover": Lesson(settings=replace(SPREAD, choice="cover")),
+    "teach-longer": Lesson(settings=replace(SPREAD, choice="longer")),
     "teach-margin": Lesson(settings=replace(SPREAD, choice="margin")),
     "teach-10": Lesson(settings=replace(SPREAD, counterexamples=10)),
     "teach-20": Lesson(settings=replace(SPREAD, counterexamples=20)),
@@ -179,7 +217,9 @@ LESSONS: dict[str, Lesson] = {
 class Options:
     """Options of the comparison."""
 
-    names: tuple[str, ...] = argument("recipes and ways of teaching; see --list", ("chosen",))
+    names: tuple[str, ...] = argument(
+        "recipes, ensembles and ways of teaching; see --list", ("chosen",)
+    )
     demo_seeds: tuple[int, ...] = option((0, 1, 2), "seeds of demonstrations and of weights")
     operations: int = option(500, "random operations that a recipe clones")
     csv: Path | None = option(None, "file to append a row for each seed to")
@@ -199,8 +239,8 @@ class Result:
     wrong: int
     smallest_margin: float
     seconds: float
-    #: Wrong observations after each round.
-    by_round: str = ""
+    #: Wrong observations after each round, or of the members of an ensemble.
+    details: str = ""
 
 
 @cache
@@ -209,10 +249,15 @@ def observations() -> ObservationSet:
     return complete_set(BASE, FRAMES)
 
 
+def random_world(max_digits: int) -> AbacusConfig:
+    """Return an abacus of ten columns for episodes of ten operations from random values."""
+    return AbacusConfig(base=BASE, max_digits=max_digits, max_operations=10, start="random")
+
+
 def random_operations(count: int, max_digits: int, seed: int) -> Demonstrations:
-    """Record random operations from random values, ten an episode, on ten columns."""
-    config = AbacusConfig(base=BASE, max_digits=max_digits, max_operations=10, start="random")
-    return record_in_memory(Recipe(config=config, operations=count, seed=seed)).first(count)
+    """Record random operations."""
+    recipe = Recipe(config=random_world(max_digits), operations=count, seed=seed)
+    return record_in_memory(recipe).first(count)
 
 
 def clone(
@@ -227,7 +272,79 @@ def clone(
     cloning.run()
 
 
-def score(policy: AbacusPolicy) -> tuple[int, float]:
+class Ensemble:
+    """Policies that answer by their mean probabilities over the visibly legal actions."""
+
+    def __init__(self, members: Sequence[AbacusPolicy]) -> None:
+        self.members = members
+
+    def __call__(self, observations: Observations) -> npt.NDArray[np.float32]:
+        """Return the mean probabilities."""
+        return self.answers(_codes(observations))[0].numpy()
+
+    def answers(
+        self, codes: npt.NDArray[np.int32]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return mean probabilities, rows and masks of coded observations."""
+        rows = torch.from_numpy(observation_rows(BASE, codes[:, :-2], codes[:, -2], codes[:, -1]))
+        masks = torch.from_numpy(~visibly_illegal_actions(BASE)[codes[:, -3]])
+        with torch.no_grad():
+            each = [member.log_probs(rows, masks).exp() for member in self.members]
+        return torch.stack(each).mean(dim=0), rows, masks
+
+    def met(self, operations: int, seed: int) -> npt.NDArray[np.int32]:
+        """Compute random operations greedily; return the observations met, as codes."""
+        config, per_episode = random_world(6), 10
+        batch = AbacusBatch(config, operations // per_episode, autoreset=False)
+        # Other operations than those that are demonstrated with this seed.
+        batch.reset(seed + 1_000_003)
+        met = []
+
+        def answers(observations: Observations) -> npt.NDArray[np.float32]:
+            met.append(_codes(observations))
+            return self(observations)
+
+        GreedyTable(answers, BASE, FRAMES).run(batch, step_limit(config, per_episode))
+        return np.concatenate(met)
+
+
+def _codes(observations: Observations) -> npt.NDArray[np.int32]:
+    """Return the frame codes, the symbol and the operation of observations."""
+    histories = window_codes(BASE, observations["window"])
+    symbols = observations["symbol"].argmax(axis=1)
+    return np.column_stack([histories, symbols, observations["operation"]]).astype(np.int32)
+
+
+def distil(
+    ensemble: Ensemble,
+    codes: npt.NDArray[np.int32],
+    policy: AbacusPolicy,
+    settings: CloningSettings,
+    seed: int,
+) -> None:
+    """Train a policy on what the ensemble answers to coded observations."""
+    targets, rows, masks = ensemble.answers(codes)
+    inputs = policy.network.inputs(rows)
+    muon: dict[str, Any] = {**MUON, "weight_decay": settings.weight_decay}
+    optimizer = Muon(policy.parameters(), **muon)
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.empty(0, dtype=torch.int64)
+    for update in range(settings.updates):
+        for group in optimizer.param_groups:
+            peak = settings.learning_rate * group["factor"]
+            group["lr"] = peak * one_cycle(update / settings.updates)
+        if len(order) < settings.batch_size:
+            order = torch.randperm(len(codes), generator=generator)
+        part, order = order[: settings.batch_size], order[settings.batch_size :]
+        log_probs = masked_log_probs(policy.network.logits(inputs[part]), masks[part])
+        # A masked action has the probability 0 in the target.
+        loss = -(targets[part] * log_probs).sum(dim=1).mean()
+        optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+
+def score(policy: AbacusPolicy | Ensemble) -> tuple[int, float]:
     """Return the number of wrong observations, and the smallest margin of the right ones."""
     actions, margins = greedy_actions(policy, observations())
     assert margins is not None
@@ -291,6 +408,51 @@ def try_recipe(name: str, operations: int, seed: int, explained: bool = False) -
     return Result(name, seed, operations, len(demonstrations), 0, wrong, margin, seconds)
 
 
+@cache
+def ensemble_members(
+    name: str, count: int, operations: int, seed: int
+) -> tuple[Demonstrations, tuple[AbacusPolicy, ...], float]:
+    """Return random operations, clones of them, and the seconds of cloning."""
+    recipe, demonstrations = RECIPES[name], random_operations(operations, 6, seed)
+    started = time.process_time()
+    members = []
+    for number in range(count):
+        # The first member is the clone of the recipe alone.
+        member_seed = seed + 1_000 * number
+        torch.manual_seed(member_seed)
+        members.append(recipe.new_policy())
+        clone(members[-1], demonstrations, recipe, member_seed)
+    return demonstrations, tuple(members), time.process_time() - started
+
+
+def try_ensemble(name: str, operations: int, seed: int) -> Result:
+    """Clone random operations several times, and distil the clones if the recipe says so."""
+    recipe = ENSEMBLES[name]
+    demonstrations, members, seconds = ensemble_members(
+        recipe.member, recipe.members, operations, seed
+    )
+    ensemble = Ensemble(members)
+    found: AbacusPolicy | Ensemble = ensemble
+    details = "members " + " ".join(str(score(member)[0]) for member in members)
+    if recipe.distilled:
+        started = time.process_time()
+        columns = demonstrations.transitions
+        names = "symbol", "operation"
+        shown = [demonstrations.histories(frames=FRAMES), *(columns[key] for key in names)]
+        codes = np.column_stack(shown).astype(np.int32)
+        if recipe.own_operations:
+            codes = np.concatenate([codes, ensemble.met(recipe.own_operations, seed)])
+        codes = np.unique(codes, axis=0)
+        torch.manual_seed(seed)
+        found = RECIPES[recipe.member].new_policy()
+        settings = replace(RECIPES[recipe.member].settings, updates=recipe.updates)
+        distil(ensemble, codes, found, settings, seed)
+        seconds += time.process_time() - started
+        details += f", ensemble {score(ensemble)[0]}, distilled on {len(codes):,} observations"
+    wrong, margin = score(found)
+    return Result(name, seed, operations, len(demonstrations), 0, wrong, margin, seconds, details)
+
+
 def try_lesson(name: str, seed: int) -> Result:
     """Clone random operations, then teach counterexamples until nothing is wrong."""
     lesson = LESSONS[name]
@@ -344,10 +506,10 @@ def summary(name: str, results: Sequence[Result]) -> str:
 def main(options: Options) -> int:
     """Print a table of the named recipes and ways of teaching."""
     if options.list:
-        print("\n".join([*RECIPES, *LESSONS]))
+        print("\n".join([*RECIPES, *ENSEMBLES, *LESSONS]))
         return 0
     for name in options.names:
-        check_choice("name", name, [*RECIPES, *LESSONS])
+        check_choice("name", name, [*RECIPES, *ENSEMBLES, *LESSONS])
     check_integer("operations", options.operations, 1)
     torch.set_num_threads(1)
     observations()
@@ -359,11 +521,12 @@ def main(options: Options) -> int:
     for name in options.names:
         results = []
         for seed in options.demo_seeds:
-            result = (
-                try_recipe(name, options.operations, seed, options.explain)
-                if name in RECIPES
-                else try_lesson(name, seed)
-            )
+            if name in RECIPES:
+                result = try_recipe(name, options.operations, seed, options.explain)
+            elif name in ENSEMBLES:
+                result = try_ensemble(name, options.operations, seed)
+            else:
+                result = try_lesson(name, seed)
             if options.csv:
                 append(options.csv, result)
             results.append(result)
