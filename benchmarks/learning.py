@@ -1,8 +1,9 @@
 """Time PPO and cloning, in comparison with the libraries' own loops and with bare torch.
 
 Speeds are samples or steps per second of processor time on one core, so that other work on the
-machine matters less; its load is printed too. Each figure is the best of several repetitions.
---profile shows where the time of PPO is spent.
+machine matters less; its load is printed too. Each figure is the best of several repetitions, in
+which what is compared takes turns. Shares are those of the bare loop of the same network with the
+same optimizer. --profile shows where the time of PPO is spent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import cProfile
 import pstats
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ from oracle.demos.dataset import Demonstrations
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
 from pipelines.job.command_line import option, run
-from pipelines.learning.cloning import Cloning
+from pipelines.learning.cloning import MUON, Cloning
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.inference import RowLayout
 from pipelines.learning.networks import CHUNK, StateCritic, make_network
@@ -59,16 +60,27 @@ class Options:
     updates: int = option(6, "updates of PPO in a repetition")
     profile: bool = option(False, "show where the time of PPO is spent")
     paper: bool = option(True, "time the paper's network too (takes 6 GB of memory)")
+    ppo: bool = option(True, "time PPO and the table of the state too, not only cloning")
 
 
-def best_rate(work: Callable[[], int], repetitions: int) -> float:
-    """Return samples per second of processor time in the best repetition."""
-    rates = []
+def best_rates(works: Sequence[Callable[[], int]], repetitions: int) -> list[float]:
+    """Return samples per second of processor time in the best repetition of each."""
+    best = [0.0] * len(works)
     for _ in range(repetitions):
-        started = time.process_time()
-        samples = work()
-        rates.append(samples / (time.process_time() - started))
-    return max(rates)
+        for place, work in enumerate(works):
+            started = time.process_time()
+            samples = work()
+            best[place] = max(best[place], samples / (time.process_time() - started))
+    return best
+
+
+def show(title: str, works: Mapping[str, Callable[[], int]], repetitions: int) -> None:
+    """Print the speeds of what is compared, and their shares of the last one, the limit."""
+    rates = best_rates(list(works.values()), repetitions)
+    for name, rate in zip(works, rates, strict=True):
+        share = f"{rate / rates[-1]:>8.2f}" if len(rates) > 1 else ""
+        places = 0 if rate > 100 else 2
+        print(f"{f'{title}: {name}':<68}{rate:>12,.{places}f} /s{share}", flush=True)
 
 
 def ppo_without_logs(settings: PpoSettings) -> AbacusPPO:
@@ -208,10 +220,11 @@ def imitation_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int
 
 
 def bare_cloning(data: Demonstrations, batch_size: int) -> Callable[[], int]:
-    """The limit: the passes of the actor over rows in order."""
+    """The limit: the passes of the actor over rows in order, with the optimizer of cloning."""
     chosen = CloningSet.from_demonstrations(data, frames=WORLD.frames)
     network = make_network("onehot", RowLayout(WORLD.base, WORLD.frames))
-    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+    muon: dict[str, Any] = {**MUON, "weight_decay": CloningSettings().weight_decay}
+    optimizer = Muon(network.parameters(), **muon)
     inputs = network.inputs(chosen.rows)
     batches = len(chosen) // batch_size
 
@@ -256,23 +269,27 @@ def main(options: Options) -> int:
     """Print a table of speeds."""
     torch.set_num_threads(1)
     settings = replace(PRESETS["alone"].ppo, critic_warmup=0)
-    data, batch = demonstrations(), 512
     print(machine())
-    timed: list[tuple[str, Callable[[], int]]] = [
-        ("PPO, steps: ours", our_ppo(settings, options.updates)),
-        ("PPO, steps: DummyVecEnv and MaskablePPO's own policy", library_ppo(settings)),
-        ("PPO, steps: bare torch, the limit", bare_ppo(settings)),
-        ("table of the state, steps", state_table()),
-        ("cloning, samples: ours", our_cloning(data, batch)),
-        ("cloning, samples: imitation's loader and loss", imitation_cloning(data, batch)),
-        ("cloning, samples: bare torch, the limit", bare_cloning(data, batch)),
-        ("update of onehot, samples", network_pass("onehot", 1024)),
-    ]
-    for name, work in timed:
-        print(f"{name:<56}{best_rate(work, options.repetitions):>12,.0f} /s", flush=True)
+    if options.ppo:
+        ppo = {
+            "ours": our_ppo(settings, options.updates),
+            "DummyVecEnv and MaskablePPO's own policy": library_ppo(settings),
+            "bare torch, the limit": bare_ppo(settings),
+        }
+        show("PPO, steps", ppo, options.repetitions)
+        show("table of the state", {"steps": state_table()}, options.repetitions)
+    data = demonstrations()
+    for batch in (CloningSettings().batch_size, 512):
+        cloning = {
+            "ours": our_cloning(data, batch),
+            "imitation's loader and loss": imitation_cloning(data, batch),
+            "bare torch, the limit": bare_cloning(data, batch),
+        }
+        show(f"cloning, samples in batches of {batch}", cloning, options.repetitions)
+    show("update of onehot", {"samples": network_pass("onehot", 1024)}, options.repetitions)
     if options.paper:
-        rate = best_rate(network_pass("paper", ROWS_OF_PAPER), options.repetitions)
-        print(f"{'update of paper, samples':<56}{rate:>12,.2f} /s")
+        paper = network_pass("paper", ROWS_OF_PAPER)
+        show("update of paper", {"samples": paper}, options.repetitions)
     if options.profile:
         show_profile(settings, options.updates)
     return 0
