@@ -64,7 +64,7 @@ def main(options: Options, argv: Sequence[str] | None = None) -> int:
         status = _run(options, cells, work)
         if status:
             return status
-    return _write_report(options, grid, cells, _command(argv))
+    return _write_report(options, grid, _command(argv))
 
 
 def _show_status(options: Options, cells: list[Cell], work: WorkFolder) -> int:
@@ -76,28 +76,28 @@ def _show_status(options: Options, cells: list[Cell], work: WorkFolder) -> int:
     return 0
 
 
-def _write_report(options: Options, grid: Grid, cells: list[Cell], command: str) -> int:
-    from pipelines.experiments.records import SCORING_VERSION
+def _write_report(options: Options, grid: Grid, command: str) -> int:
+    """Report the whole grid, even if some of its comparisons alone were run now."""
     from pipelines.experiments.report import write_report
     from pipelines.experiments.store import read_store
 
     contents = read_store(options.store)
-    # The report covers the whole grid, even if some comparisons alone were run now. Without a run
-    # it covers the whole store: records of other defaults than today's can still be reported.
-    reported = contents.cells if options.report_only else grid.cells
-    records = contents.records_of(reported)
+    records = contents.records_of(grid.cells)
     if not records:
-        raise ValueError(f"{relative_path(options.store)} has no records yet")
-    current = contents.of_version(reported, SCORING_VERSION)
-    used = records[0].cell.scoring_version
-    if used != SCORING_VERSION and current:
-        print(
-            f"the report has the {len(records)} records of scoring version {used}; the "
-            f"{len(current)} of version {SCORING_VERSION} are left out until they are as many"
-        )
-    for path in write_report(records, options.store, command):
+        raise ValueError(f"{relative_path(options.store)} has no records of the grid yet")
+    missing = contents.missing(grid.cells)
+    failed = [each for each in missing if each.error is not None]
+    print(
+        f"{len(records)} of {len(grid.cells)} cells have a record, {len(failed)} failed, "
+        f"{len(missing) - len(failed)} were not run"
+    )
+    keys = {cell.key for cell in grid.cells}
+    other = sum(record.cell.key not in keys for record in records)
+    if other:
+        print(f"{other} records were made with other settings than the present grid and defaults")
+    for path in write_report(records, missing, options.store, command):
         print(f"written: {relative_path(path)}")
-    return 1 if any(cell.key in contents.failures for cell in cells) else 0
+    return 1 if failed else 0
 
 
 def _command(argv: Sequence[str] | None) -> str:
@@ -108,7 +108,7 @@ def _command(argv: Sequence[str] | None) -> str:
 
 def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
     from pipelines.experiments.engines import DaskCluster, LocalProcesses
-    from pipelines.experiments.store import older_records, open_store
+    from pipelines.experiments.store import open_store
 
     with open_store(options.store) as (store, damage):
         if damage:
@@ -118,8 +118,6 @@ def _run(options: Options, cells: list[Cell], work: WorkFolder) -> int:
         print(f"{len(cells)} cells, {len(cells) - len(left)} done already")
         if not left:
             return 0
-        for line in older_records(left, store.contents):
-            print(line)
         engine: Engine = (
             LocalProcesses(options.workers)
             if options.scheduler is None
@@ -176,6 +174,7 @@ def _result(done: Done) -> str:
         return f"failed: {done.error}"
     before = "" if record.clone is None else f"{record.clone.accuracy:.2%} -> "
     exact = ", exact" if record.final.exact else ""
+    exact += ", own runs exact" if record.final.own_runs == "exact" else ""
     return (
         f"{before}{record.final.accuracy:.2%}, {record.final.wrong:,} wrong{exact}, "
         f"{record.seconds['all']:.0f} s"

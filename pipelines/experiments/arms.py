@@ -33,6 +33,8 @@ class Arm:
     reward: bool = False
     #: Whether it takes the environment steps of its comparison.
     steps: bool = False
+    #: Preset of its settings; None: `alone` for steps without demonstrations, `default` otherwise.
+    preset: str | None = None
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -55,6 +57,7 @@ class Arm:
 _ARMS = (
     Arm("cloning", "cloning alone", "experiments.clones:CLONING", demonstrations=1),
     Arm("ppo", "PPO", "experiments.clones:PPO", demonstrations=0, reward=True, steps=True),
+    Arm("teaching", "teaching", "experiments.clones:TEACHING", demonstrations=0, preset="exact"),
     Arm("dagger", "DAgger", "learning.dagger:DAGGER", labels=True),
     Arm("gail", "GAIL", "learning.adversarial:GAIL", demonstrations=1, steps=True),
     Arm("dqn", "DQN, masked", "learning.dqn:MASKED", reward=True, steps=True),

@@ -7,17 +7,18 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 
-from abacus.rules import AbacusConfig
+from abacus.rules import AbacusConfig, End
 from oracle.exact.certificate import certify, digest_of
+from oracle.exact.own_runs import NOT_EXACT, Verdict, certify_own_runs
 from oracle.files import lock
 from pipelines.experiments.arms import ARMS
-from pipelines.experiments.records import SCORING_VERSION, Cell, CurvePoint, PolicyScore, Record
+from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record, TeachingRound
 from pipelines.learning.learner import Job, Trained
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.settings import FLAGS, Settings, resolve
@@ -29,25 +30,31 @@ from pipelines.scoring.scores import (
     Runs,
     measure_runs,
     observations_of,
+    training_score,
 )
 
 #: Seed of the scores: other operations than those that select a policy during training.
 SCORE_SEED = 2_000_003
 SCORE_EPISODES = 2000
+#: Columns of the abacus of all scores, as in the paper, whatever a policy was trained on.
+SCORE_COLUMNS = 10
 SCORE_LONG_OPERATIONS = 10_000
 #: Episodes of `PolicyScore.longest_run`, and the operations after which each ends.
 RUN_EPISODES = 100
 RUN_LIMIT = 2000
 #: Everything that scores depend on. It is part of a cell's key: other scores are other records.
 SCORING = {
-    "version": SCORING_VERSION,
+    "version": 3,
     "seed": SCORE_SEED,
     "episodes": SCORE_EPISODES,
+    "columns": SCORE_COLUMNS,
     "long_operations": SCORE_LONG_OPERATIONS,
     "run_episodes": RUN_EPISODES,
     "run_limit": RUN_LIMIT,
     "reward": STRICT_REWARD,
 }
+#: Ends of an episode by a mistake that the level judges.
+_MISTAKES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT)
 #: torch has one generator for each process: cells in one process take turns.
 _TURN = threading.Lock()
 
@@ -97,15 +104,18 @@ def run_cell(cell: Cell, work: WorkFolder) -> Record:
         # A worker that a cluster lost may still run the cell: wait for it, then resume.
         with lock(work.lock(cell)):
             trained = ARMS[cell.arm].learner.run(job)
-        score = _scorer(settings.world)
+        score = _scorer(replace(settings.world, columns=SCORE_COLUMNS))
         return Record(
             cell=cell,
             clone=None if trained.clone is None else score(trained.clone),
-            final=score(trained.best),
+            final=score(trained.best, own_runs=True),
             last=score(trained.last),
             curve=_curve(trained),
             longest_training_run=trained.longest_training_run,
             labels=trained.labels,
+            demonstrated=trained.demonstrated,
+            stage_steps=dict(trained.stage_steps),
+            rounds=tuple(TeachingRound(*each) for each in trained.rounds),
             seconds={**trained.seconds, "all": time.perf_counter() - started},
         )
 
@@ -147,12 +157,17 @@ class Scorer:
         #: By the digest of the weights: many cells score the same clone.
         self._known: dict[str | None, PolicyScore] = {}
 
-    def __call__(self, policy: AbacusPolicy) -> PolicyScore:
-        """Return the score of a policy."""
+    def __call__(self, policy: AbacusPolicy, *, own_runs: bool = False) -> PolicyScore:
+        """Return the score of a policy; `own_runs`: with the certificate by its own runs."""
         weights = digest_of(policy)
         if weights not in self._known:
             self._known[weights] = self._score(policy)
-        return self._known[weights]
+        score = self._known[weights]
+        if own_runs and score.own_runs is None:
+            score = replace(score, own_runs=self._own_runs(policy))
+            self._known[weights] = score
+        # Equal records have equal scores, whatever was scored before.
+        return score if own_runs else replace(score, own_runs=None)
 
     def _score(self, policy: AbacusPolicy) -> PolicyScore:
         evaluation = self.evaluator(policy, 0)
@@ -160,15 +175,34 @@ class Scorer:
         runs = Runs(self.world.operations, RUN_LIMIT, RUN_EPISODES)
         table = GreedyTable(policy, self.world.base, self.world.frames)
         measure_runs(table, runs, self.world, SCORE_SEED)
+        own = evaluation.own_accuracy
         return PolicyScore(
             accuracy=evaluation.accuracy,
+            own_accuracy=evaluation.accuracy if own is None else own,
             long_error_rate=evaluation.long_error_rate,
             wrong=wrong,
             longest_run=runs.longest,
             exact=wrong == 0 and certify(policy, observations_of(self.world)).exact,
         )
 
+    def _own_runs(self, policy: AbacusPolicy) -> Verdict | None:
+        """Certify the own runs at the level of the world; None for a single operation.
 
-@lru_cache(maxsize=4)
+        The certificate is about both operations. A mistake in an episode of the world is a run that
+        goes wrong by the rules of the level, so that the exploration need not be asked. An episode
+        that only exceeds its step budget is no such run.
+        """
+        world = self.world
+        if world.operations != "both" or not isinstance(world.reward, str):
+            return None
+        table = GreedyTable(policy, world.base, world.frames)
+        failures = training_score(table, world, SCORE_EPISODES, SCORE_SEED).failures
+        if any(failures[kind.name.lower()] for kind in _MISTAKES):
+            return NOT_EXACT
+        level, base, frames = world.reward, world.base, world.frames
+        return certify_own_runs(policy, base=base, frames=frames, level=level).verdict
+
+
+@lru_cache(maxsize=8)
 def _scorer(world: AbacusConfig) -> Scorer:
     return Scorer(world)

@@ -1,4 +1,4 @@
-"""Cloning alone and PPO as arms of the study, which share clones.
+"""Cloning alone, PPO and teaching as arms of the study: runs of `pipelines.learning.run`.
 
 Many cells start from the same clone. A clone is trained once, in a run of its own that is kept in
 the work folder; a cell that fine-tunes it takes a copy of that run and continues with PPO, with
@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from oracle.files import lock, move_into_place
-from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.learner import Job, Learner, Trained
 from pipelines.learning.policy_files import load_policy
-from pipelines.learning.run import TUNING, Training
+from pipelines.learning.run import TUNING, Training, TrainingResult
 from pipelines.learning.run_folder import CHECKPOINT, RunFolder, remove_temporary
-from pipelines.learning.settings import PpoSettings, Settings
+from pipelines.learning.settings import MendingSettings, PpoSettings, Settings
 
 COMMAND = ["python", "-m", "pipelines.study"]
 
@@ -35,7 +34,8 @@ def _clone(job: Job) -> Trained:
         clone=clone,
         evaluations=result.evaluations,
         seconds_at_evaluation=result.seconds_at_evaluation,
-        labels=_labels(job.settings),
+        labels=result.cloned_answers,
+        demonstrated=job.settings.demo_operations,
     )
 
 
@@ -56,11 +56,39 @@ def _fine_tune(job: Job) -> Trained:
         evaluations=result.evaluations,
         seconds_at_evaluation=result.seconds_at_evaluation,
         longest_training_run=result.longest_training_run,
-        labels=_labels(settings) if cloned else 0,
+        labels=result.cloned_answers,
+        demonstrated=settings.demo_operations,
+        stage_steps=_steps(settings, result),
     )
 
 
-CLONING, PPO = Learner(_clone), Learner(_fine_tune)
+def _steps(settings: Settings, result: TrainingResult) -> dict[str, int]:
+    """Return the environment steps of each stage that the run had."""
+    steps = {
+        "table": settings.table_steps,
+        "ppo": result.evaluations[-1].step,
+        "mending": result.mending_steps,
+    }
+    return {stage: count for stage, count in steps.items() if count}
+
+
+def _teach(job: Job) -> Trained:
+    """Clone, and teach counterexamples until the policy is exact or at a limit."""
+    settings, path = job.settings, job.folder
+    result = Training(_open_or_create(path, settings), _silent).run()
+    spent = result.rounds[-1]
+    return Trained(
+        best=load_policy(path / "best"),
+        last=load_policy(path / "taught"),
+        seconds=result.seconds,
+        clone=load_policy(path / "clone") if settings.demo_operations else None,
+        labels=spent.answers,
+        demonstrated=spent.operations,
+        rounds=[(each.operations, each.answers, each.wrong) for each in result.rounds],
+    )
+
+
+CLONING, PPO, TEACHING = Learner(_clone), Learner(_fine_tune), Learner(_teach)
 
 
 def cloned_run(settings: Settings, clones: Path) -> Path:
@@ -98,6 +126,7 @@ def _cloning_alone(settings: Settings) -> Settings:
         preset=default.preset,
         n_timesteps=0,
         ppo=PpoSettings(),
+        mending=MendingSettings(),
         world=replace(settings.world, reward=default.world.reward),
         eval_freq=default.eval_freq,
     )
@@ -117,8 +146,3 @@ def branch(settings: Settings, cloned: Path, path: Path) -> RunFolder:
 
 def _silent(line: str) -> None:
     """Discard the output of a run: many run at once."""
-
-
-def _labels(settings: Settings) -> int:
-    """Return the number of transitions of the demonstrations that were cloned."""
-    return len(open_demonstrations(settings, _silent))

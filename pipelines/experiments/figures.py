@@ -65,7 +65,6 @@ from pipelines.experiments.tables import (
     kind_thresholds,
     label_groups,
     median_labels,
-    scoring_note,
 )
 from pipelines.job.tables import decimal_percent as percent
 from pipelines.scoring.figures import GREY, INK
@@ -203,7 +202,6 @@ def error_by_demonstrations(rows: pd.DataFrame, folder: Path) -> FigureFiles:
         f"Exact in every seed with up to {rows['demonstrations'].max():,} demonstrations: "
         f"{exact} of {len(thresholds)} kinds of supervision\n"
         f"Comparison {comparison_of(rows)}. {_averages(list(settings.values()))}."
-        f"{scoring_note(rows)}"
     )
     lines = [
         ErrorLine(kind.name, look_of(kind), {n: s for (k, n), s in settings.items() if k == kind})
@@ -229,10 +227,7 @@ def error_by_labels(rows: pd.DataFrame, folder: Path) -> FigureFiles:
         for kind, look in zip(sorted(by_kind), looks, strict=False)
     ]
     exact = ", ".join(f"{_fewest_exact(by_kind[kind])} ({kind.name})" for kind in sorted(by_kind))
-    title = (
-        f"Teacher's answers from which on every seed is exact: {exact}\n"
-        f"{_averages(parts)}.{scoring_note(rows)}"
-    )
+    title = f"Teacher's answers from which on every seed is exact: {exact}\n{_averages(parts)}."
 
     def draw(figure: Figure) -> None:
         measures = (ERROR, LONG_ERROR, WRONG_OBSERVATIONS)

@@ -3,14 +3,16 @@
     {"format": "abacus-study-grid", "version": 1,
      "comparisons": {
        "supervision": {
-         "seeds": 5, "steps": 250000, "settings": {"eval_freq": 50000},
+         "first_seed": 100, "seeds": 5, "steps": 250000, "settings": {"eval_freq": 50000},
          "blocks": [
-           {"arm": "cloning", "demonstrations": [1, 10, 100]},
+           {"arm": "cloning", "demonstrations": [1, 10, 100], "seeds": 10},
            {"arm": "ppo", "demonstrations": [0, 1, 10, 100], "reward": ["dense", "no_of"]}]}}}
 
 The budget of steps belongs to the comparison: its cells cannot differ in it. `settings` are flags
-of `python -m pipelines.bc_then_ppo`; a block may add its own. Arms, and the lists that each needs,
-are those of `pipelines/experiments/arms.py`. The default of `operations` is ["both"].
+of `python -m pipelines.bc_then_ppo`; a block may add its own, and give another number of seeds.
+Seeds count from `first_seed` (default: 0), so that they can be apart from those on which settings
+were chosen. Arms, and the lists that each needs, are those of `pipelines/experiments/arms.py`. The
+default of `operations` is ["both"].
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any, get_args
 
 from abacus.checks import check_choice, check_integer, not_allowed
 from abacus.rules import Operations
+from oracle.demos.recipe import MAX_SEED
 from pipelines.experiments.arms import ARMS
 from pipelines.experiments.cells import SCORING
 from pipelines.experiments.records import NO_REWARD, Cell
@@ -31,8 +34,9 @@ from pipelines.job.command_line import relative_path
 from pipelines.learning.settings import FLAGS, RECORDED_OPERATIONS, resolve
 
 FORMAT, VERSION = "abacus-study-grid", 1
-_COMPARISON = ("seeds", "steps", "settings", "blocks")
-_BLOCK = ("arm", "demonstrations", "labels", "reward", "operations", "settings")
+_COMPARISON = ("first_seed", "seeds", "steps", "settings", "blocks")
+_BLOCK = ("arm", "demonstrations", "labels", "reward", "operations", "settings", "seeds")
+_MOST_SEEDS = 1000
 #: Flags that the grid sets itself, and flags that are the same in all runs.
 _FIXED = {
     *("preset", "demonstrations", "demo_operations", "reward", "operations", "seed", "demo_seed"),
@@ -86,23 +90,30 @@ class Grid:
         return [cell for cell in self.cells if cell.comparison in (comparisons or known)]
 
 
-def _order(cell: Cell) -> tuple[int, int, int, int]:
-    """Sort by seed first, and clones before the cells that start from them."""
+def _order(cell: Cell) -> tuple[bool, int, int, bool, int]:
+    """Sort cells without steps first; then by seed, by steps, clones first and by amounts.
+
+    A study that is stopped early has whole seeds, and everything that takes seconds.
+    """
+    steps = cell.steps + int(cell.settings["table_steps"])
     amount = cell.demonstrations + cell.labels
-    return (cell.seed, cell.arm != "cloning", cell.steps, amount)
+    return (steps > 0, cell.seed, steps, cell.arm != "cloning", amount)
 
 
 def _cells_of(name: str, values: Any) -> Iterator[Cell]:
     where = f'comparison "{name}"'
     try:
         _check_names(values, _COMPARISON, "it")
-        seeds = check_integer("seeds", values.get("seeds"), 1, 1000)
+        usual = check_integer("seeds", values.get("seeds"), 1, _MOST_SEEDS)
+        first = check_integer("first_seed", values.get("first_seed", 0), 0, MAX_SEED - _MOST_SEEDS)
         steps = check_integer("steps", values.get("steps", 0), 0, 10**10)
         settings = values.get("settings", {})
         _check_names(settings, _SETTINGS, "settings")
         for number, block in enumerate(_list(values, "blocks"), 1):
             where = f'comparison "{name}", block {number}'
-            for seed, row in product(range(seeds), list(_rows(block))):
+            rows = list(_rows(block))
+            seeds = check_integer("seeds", block.get("seeds", usual), 1, _MOST_SEEDS)
+            for seed, row in product(range(first, first + seeds), rows):
                 yield _cell(name, row, steps, seed, settings | block.get("settings", {}))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
@@ -139,26 +150,27 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
     if arm.steps and steps == 0:
         raise ValueError(f"arm {arm.name} needs steps of its comparison")
     steps = steps if arm.steps else 0
-    settings = resolve(
-        {
-            # The study measures the learners by themselves, unless the grid says otherwise.
-            "table_steps": 0,
-            "mend_rounds": 0,
-            **more,
-            "preset": "alone" if steps and not row["demonstrations"] else "default",
-            "demo_operations": row["demonstrations"] or (0 if steps else 1),
-            "reward": row["reward"] if arm.reward else "dense",
-            "operations": row["operations"],
-            "seed": seed,
-            # Other demonstrations too: seeds would else differ in the initial weights alone.
-            "demo_seed": seed,
-            "n_timesteps": steps,
-            # Cells compare what cloning and rewards give, without asking for more.
-            "teach_rounds": 0,
-        }
-    )
-    # `trust` was a setting of the first records, and stays in the key of a cell.
-    values = settings.flags() | {"trust": False, "scoring": SCORING}
+    alone = steps > 0 and not row["demonstrations"]
+    preset = arm.preset or ("alone" if alone else "default")
+    given = {
+        # The study measures the learners by themselves, unless the grid says otherwise.
+        "table_steps": 0,
+        "mend_rounds": 0,
+        **more,
+        "preset": preset,
+        # The settings of an arm with neither demonstrations nor steps are those of cloning one.
+        "demo_operations": row["demonstrations"] or int(arm.labels),
+        "reward": row["reward"] if arm.reward else "dense",
+        "operations": row["operations"],
+        "seed": seed,
+        # Other demonstrations too: seeds would else differ in the initial weights alone.
+        "demo_seed": seed,
+        "n_timesteps": steps,
+    }
+    if preset != "exact":
+        # Only the arm that is taught asks the teacher for more.
+        given["teach_rounds"] = 0
+    values = resolve(given).flags() | {"scoring": SCORING}
     # What no grid changes.
     values |= arm.learner.settings
     return Cell(comparison=comparison, steps=steps, seed=seed, settings=values, **row)

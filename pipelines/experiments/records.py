@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, get_args
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, get_args
 
 import pandas as pd
 
@@ -20,19 +20,14 @@ from abacus.rules import Operations
 from pipelines.experiments.arms import ARMS
 from pipelines.job.tables import OPERATION_WORDS
 
+if TYPE_CHECKING:
+    from oracle.exact.own_runs import Verdict
+
 #: The reward of arms that learn from none.
 NO_REWARD = "none"
 #: Policies of a record.
 POLICIES = ("clone", "final", "last")
 _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
-#: Version of the scores of new records; records without one are of version 1.
-SCORING_VERSION = 2
-#: How the 16-digit test of each version draws subtractions. Version 2 also starts the episodes of
-#: `PolicyScore.longest_run` from 0.
-SCORING_DEFINITIONS = {
-    1: "a subtraction below zero was turned into an addition",
-    2: "the operands of a subtraction below zero are swapped",
-}
 
 
 @dataclass(frozen=True)
@@ -70,25 +65,20 @@ class Cell:
         return " ".join(parts)
 
     @property
-    def scoring_version(self) -> int:
-        """Version of the scores, see `SCORING_DEFINITIONS`."""
-        return int(self.settings.get("scoring", {}).get("version", 1))
-
-    def with_scoring_version(self, version: int) -> Cell:
-        """Return the cell of the same training run with scores of another version."""
-        scoring = dict(self.settings.get("scoring", {}))
-        scoring.pop("version", None)
-        if version > 1:
-            scoring["version"] = version
-        return replace(self, settings=self.settings | {"scoring": scoring})
+    def place(self) -> tuple[object, ...]:
+        """What the cell is in its grid: all fields but the settings."""
+        values = vars(self)
+        return tuple(values[each.name] for each in fields(self) if each.name != "settings")
 
 
 @dataclass(frozen=True)
 class PolicyScore:
     """Results of a greedy policy on operations that were not used to select it."""
 
-    #: Share of operations solved on the training distribution.
+    #: Share of operations solved on the training distribution, where any mistake ends an episode.
     accuracy: float
+    #: The same by the rules of the cell's own reward level.
+    own_accuracy: float
     #: Share of wrong results with operands of 16 digits.
     long_error_rate: float
     #: Observations of the complete set for which it differs from the expert; for a cell with a
@@ -96,8 +86,15 @@ class PolicyScore:
     wrong: int
     #: Longest run of operations without a mistake, over episodes with a limit.
     longest_run: int
-    #: Whether a certificate proves it right at every length, in the cell's operations.
+    #: Whether it is certified to agree with the expert at every length, in the cell's operations.
     exact: bool
+    #: Verdict of the certificate by own runs, at the cell's own level; None if it was not asked.
+    own_runs: Verdict | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether one of the two certificates proves that it makes no mistake at any length."""
+        return self.exact or self.own_runs == "exact"
 
 
 @dataclass(frozen=True)
@@ -113,6 +110,15 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
+class TeachingRound:
+    """Demonstrations after a round of teaching, and the wrong observations that are left."""
+
+    operations: int
+    labels: int
+    wrong: int
+
+
+@dataclass(frozen=True)
 class Record:
     """Result of a cell."""
 
@@ -121,16 +127,27 @@ class Record:
     clone: PolicyScore | None
     #: Policy kept by the run: the best on its evaluation episodes.
     final: PolicyScore
-    #: Policy at the end of training.
+    #: Policy at the end of reinforcement learning, before mending.
     last: PolicyScore
     curve: tuple[CurvePoint, ...]
     #: Longest run of operations solved by the sampling policy during training.
     longest_training_run: int
-    #: Answers of the teacher that were learned from.
+    #: Answers of the teacher that were learned from, and the demonstrated operations that have
+    #: them; 0 operations for labels without a demonstration.
     labels: int
-    #: Time of cloning and of reinforcement learning over all attempts; `all` is the time of the
-    #: attempt that finished, scoring included. Old records of DQN name its time `ppo`.
+    demonstrated: int
+    #: Environment steps by stage, such as `table`, `ppo` and `mending`.
+    stage_steps: dict[str, int]
+    #: Rounds of teaching, the first one before it.
+    rounds: tuple[TeachingRound, ...]
+    #: Time of each stage over all attempts; `all` is the time of the attempt that finished,
+    #: scoring included.
     seconds: dict[str, float]
+
+    @property
+    def all_steps(self) -> int:
+        """Environment steps of all stages."""
+        return sum(self.stage_steps.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
@@ -141,8 +158,11 @@ class Record:
         """Make a record from plain values; raise ValueError if they are not a record's."""
         try:
             scores = {name: values[name] and PolicyScore(**values[name]) for name in POLICIES}
-            curve = tuple(CurvePoint(**point) for point in values["curve"])
-            return cls(**values | scores | {"cell": Cell(**values["cell"]), "curve": curve})
+            lists = {
+                "curve": tuple(CurvePoint(**point) for point in values["curve"]),
+                "rounds": tuple(TeachingRound(**each) for each in values["rounds"]),
+            }
+            return cls(**values | scores | lists | {"cell": Cell(**values["cell"])})
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a record of a study: {error}") from None
 
@@ -163,6 +183,14 @@ class Kind:
         single = "" if self.operations == "both" else f", {OPERATION_WORDS[self.operations]}"
         return level + single
 
+    @property
+    def title(self) -> str:
+        """The arm, and the reward level or a single operation if it has them."""
+        arm = ARMS[self.arm]
+        parts = [arm.title, self.reward if arm.reward else ""]
+        parts.append("" if self.operations == "both" else OPERATION_WORDS[self.operations])
+        return ", ".join(part for part in parts if part)
+
     def __lt__(self, other: Kind) -> bool:
         """Sort both operations first, cloning before rewards, more reward before less."""
         return self._order() < other._order()
@@ -175,10 +203,12 @@ class Kind:
 
 #: Columns whose rows differ in the seed alone, within a comparison and but for DAgger.
 SETTING = ["kind", "demonstrations"]
+_SCORES = (*(field.name for field in fields(PolicyScore)), "proven")
 _COLUMNS = [
     *("comparison", "kind", "arm", "reward", "operations", "demonstrations", "allowed_labels"),
-    *("steps", "seed", "evaluations", "labels", "longest_training_run", "record"),
-    *(f"{policy}_{field.name}" for policy in POLICIES for field in fields(PolicyScore)),
+    *("steps", "all_steps", "seed", "evaluations", "labels", "demonstrated"),
+    *("longest_training_run", "record"),
+    *(f"{policy}_{name}" for policy in POLICIES for name in _SCORES),
 ]
 
 
@@ -220,10 +250,10 @@ def _check_settings(cells: Sequence[Cell]) -> None:
 
 def _row(record: Record) -> dict[str, Any]:
     scores = {
-        f"{policy}_{name}": value
+        f"{policy}_{name}": getattr(getattr(record, policy), name)
         for policy in POLICIES
         if getattr(record, policy) is not None
-        for name, value in vars(getattr(record, policy)).items()
+        for name in _SCORES
     }
     more = {
         "kind": kind_of(record.cell),
@@ -232,6 +262,7 @@ def _row(record: Record) -> dict[str, Any]:
         # A cell has the labels that were allowed, its record those that were used.
         "allowed_labels": record.cell.labels,
         "labels": record.labels,
+        "all_steps": record.all_steps,
     }
     return vars(record) | vars(record.cell) | scores | more
 

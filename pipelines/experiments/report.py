@@ -24,6 +24,7 @@ from pipelines.experiments.records import (
     main_comparison,
 )
 from pipelines.experiments.statistics import BEYOND, NOT_WITHIN, Estimate, seeds_text
+from pipelines.experiments.store import MissingCell
 from pipelines.experiments.tables import (
     ACCURACY,
     ALL_SEEDS,
@@ -36,8 +37,8 @@ from pipelines.experiments.tables import (
     kind_thresholds,
     label_groups,
     median_labels,
+    missing_cells,
     order_reproduced,
-    scoring_note,
     tables_of,
     training_runs,
 )
@@ -46,26 +47,34 @@ FORMAT, VERSION = "virtual-abacus-study-report", 1
 TABLES_FILE, SUMMARY_FILE = "tables.md", "summary.json"
 
 
-def write_report(records: Sequence[Record], folder: Path, command: str) -> list[Path]:
+def write_report(
+    records: Sequence[Record], missing: Sequence[MissingCell], folder: Path, command: str
+) -> list[Path]:
     """Write tables, figures and numbers into a folder, and return their paths.
 
     The study may be unfinished. The same records make the same files, in whatever order.
     """
     rows = frame_of(records)
     pictures = draw_figures(rows, folder)
-    atomic_write_text(folder / TABLES_FILE, markdown(rows, pictures, command))
+    page = markdown(rows, missing, pictures, command)
+    atomic_write_text(folder / TABLES_FILE, page)
     numbers = json.dumps(summary(rows, command), indent=1, allow_nan=False)
     atomic_write_text(folder / SUMMARY_FILE, numbers + "\n")
     files = [path for picture in pictures for path in picture.files]
     return [folder / TABLES_FILE, folder / SUMMARY_FILE, *files]
 
 
-def markdown(rows: pd.DataFrame, pictures: Sequence[FigureFiles], command: str) -> str:
+def markdown(
+    rows: pd.DataFrame,
+    missing: Sequence[MissingCell],
+    pictures: Sequence[FigureFiles],
+    command: str,
+) -> str:
     """Return the page: a list of the comparisons, the figures, the tables."""
     lines = [
         "# The study: tables",
         "",
-        f"Written by `{command}` from {len(rows):,} records.{scoring_note(rows)}",
+        f"Written by `{command}` from {len(rows):,} records.",
         "",
         *(f"- `{comparison_of(part)}`: {_contents(part)}" for part in comparisons(rows)),
         "",
@@ -79,6 +88,8 @@ def markdown(rows: pd.DataFrame, pictures: Sequence[FigureFiles], command: str) 
     for picture in pictures:
         lines += [f"![{picture.alt}]({picture.key}{SCREEN})", ""]
     lines += [table.markdown() for table in tables_of(rows)]
+    not_run = missing_cells(missing)
+    lines += [] if not_run is None else [not_run.markdown()]
     return "\n".join(lines)
 
 
@@ -109,7 +120,6 @@ def summary(rows: pd.DataFrame, command: str) -> dict[str, Any]:
         "version": VERSION,
         "command": command,
         "records": len(rows),
-        "scoring_versions": sorted({record.cell.scoring_version for record in rows["record"]}),
         "comparisons": {comparison_of(part): _counts(part) for part in comparisons(rows)},
         "main_comparison": comparison_of(main) if len(main) else None,
         "final": final,

@@ -22,15 +22,23 @@ from typing import Any, BinaryIO
 import pandas as pd
 
 from oracle.files import atomic_write_text, lock
-from pipelines.experiments.records import SCORING_DEFINITIONS, SCORING_VERSION, Cell, Record
+from pipelines.experiments.records import Cell, Record
 from pipelines.job.command_line import relative_path
 
 FILE = "records.jsonl"
 LOCK = ".records.lock"
-FORMAT, VERSION = "abacus-study-records", 1
+FORMAT, VERSION = "abacus-study-records", 2
 _HEADER = json.dumps({"format": FORMAT, "version": VERSION}).encode() + b"\n"
 #: Seconds to retry for the lock: `being_written` holds it briefly.
 _LOCK_TIMEOUT = 0.5
+
+
+@dataclass(frozen=True)
+class MissingCell:
+    """A cell without a record; `error` is that of its last attempt, None if there was none."""
+
+    cell: Cell
+    error: str | None
 
 
 @dataclass
@@ -45,27 +53,22 @@ class Contents:
     damaged: int = 0
 
     def records_of(self, cells: Sequence[Cell]) -> list[Record]:
-        """Return the records of cells, all with one scoring version.
+        """Return the last record of each cell that has one, whatever its settings were.
 
-        If there are records of several versions, return those of the version with most records,
-        or of the newest such version: scores of two definitions are never mixed.
+        A changed default makes other cells of a whole grid: records that were made before it can
+        still be reported.
         """
-        versions = [self.of_version(cells, version) for version in SCORING_DEFINITIONS]
-        return max(reversed(versions), key=len)
+        by_place = {record.cell.place: record for record in self.records.values()}
+        return [by_place[cell.place] for cell in cells if cell.place in by_place]
 
-    @property
-    def cells(self) -> list[Cell]:
-        """The cells of all records, also those that were trained with other defaults.
-
-        Records of one training with two scoring versions have one cell.
-        """
-        cells = (record.cell.with_scoring_version(1) for record in self.records.values())
-        return list({cell.key: cell for cell in cells}.values())
-
-    def of_version(self, cells: Sequence[Cell], version: int) -> list[Record]:
-        """Return the records of cells with a scoring version."""
-        keys = (cell.with_scoring_version(version).key for cell in cells)
-        return [self.records[key] for key in keys if key in self.records]
+    def missing(self, cells: Sequence[Cell]) -> list[MissingCell]:
+        """Return the cells without a record, with the errors of those that failed."""
+        found = {record.cell.place for record in self.records.values()}
+        return [
+            MissingCell(cell, self.failures.get(cell.key))
+            for cell in cells
+            if cell.place not in found
+        ]
 
 
 def read_store(folder: Path) -> Contents:
@@ -265,7 +268,6 @@ def status_lines(
     left = [cell for cell in cells if states[cell.key] != "done"]
     if left:
         lines.append(_time_left(left, contents, running, workers))
-    lines += older_records(left, contents)
     if contents.damaged:
         lines.append(
             f"the last {contents.damaged} bytes of the store are damaged: the next run repairs it"
@@ -274,22 +276,9 @@ def status_lines(
         if states[cell.key] == "running":
             minutes = (time.time() - running[cell.key]) / 60
             lines.append(f"running for {minutes:.1f} min: {cell.name}")
-    for cell in left:
-        if states[cell.key] == "failed":
-            lines.append(f"failed: {cell.name}: {contents.failures[cell.key]}")
+    failed = (cell for cell in left if states[cell.key] == "failed")
+    lines += (f"failed: {cell.name}: {contents.failures[cell.key]}" for cell in failed)
     return lines
-
-
-def older_records(left: Sequence[Cell], contents: Contents) -> list[str]:
-    """Return a line for each older scoring version that cells without a record were scored by."""
-    older = [version for version in SCORING_DEFINITIONS if version != SCORING_VERSION]
-    counts = {version: len(contents.of_version(left, version)) for version in older}
-    return [
-        f"{count} of the cells left have records of scoring version {version} "
-        f"({SCORING_DEFINITIONS[version]}); they are run again for version {SCORING_VERSION}"
-        for version, count in counts.items()
-        if count
-    ]
 
 
 def _state(cell: Cell, contents: Contents, running: dict[str, float]) -> str:

@@ -13,8 +13,6 @@ import pandas as pd
 from pipelines.experiments.arms import ARMS
 from pipelines.experiments.records import (
     POLICIES,
-    SCORING_DEFINITIONS,
-    SCORING_VERSION,
     SETTING,
     Kind,
     budget,
@@ -22,6 +20,7 @@ from pipelines.experiments.records import (
     comparison_of,
     comparisons,
     groups,
+    kind_of,
     main_comparison,
     stepping_arms,
 )
@@ -40,6 +39,7 @@ from pipelines.experiments.statistics import (
     iqm,
     seeds_text,
 )
+from pipelines.experiments.store import MissingCell
 from pipelines.job.tables import (
     MISSING,
     OPERATION_WORDS,
@@ -115,6 +115,37 @@ def _tables(rows: pd.DataFrame) -> Iterator[Table]:
             yield _equal_steps(part)
 
 
+def missing_cells(missing: Sequence[MissingCell]) -> Table | None:
+    """Return a table of the cells without a record, or None if there are none."""
+    if not missing:
+        return None
+    seeds_of: dict[tuple[str, str, str], list[MissingCell]] = {}
+    for each in missing:
+        cell = each.cell
+        amount = f"{cell.labels:,} answers" if cell.labels else f"{cell.demonstrations:,}"
+        where = (cell.comparison, kind_of(cell).title, amount)
+        seeds_of.setdefault(where, []).append(each)
+    cells = []
+    for where, found in seeds_of.items():
+        errors = [each.error for each in found if each.error is not None]
+        cells.append(
+            {
+                **dict(zip(("comparison", "arm", "demonstrations"), where, strict=True)),
+                "failed": f"{len(errors)}",
+                "not run": f"{len(found) - len(errors)}",
+                "seeds": ", ".join(f"{each.cell.seed}" for each in found),
+                "errors": "; ".join(sorted(set(errors))) or MISSING,
+            }
+        )
+    return _table(
+        "missing",
+        "Cells without a record",
+        "Cells of the grid that are in no other table: those that failed, with the error of the "
+        "last attempt, and those that were not run.",
+        cells,
+    )
+
+
 def final_estimate(seeds: pd.DataFrame, measure: Measure) -> Estimate:
     """Estimate a measure of the policies that the runs kept."""
     return estimate([seeds[f"final_{measure.key}"]])
@@ -130,15 +161,6 @@ def _exact_text(seeds: pd.DataFrame) -> str:
 
 def _steps_text(rows: pd.DataFrame) -> str:
     return f"{budget(rows):,} steps"
-
-
-def scoring_note(rows: pd.DataFrame) -> str:
-    """Return a sentence on the definition of the 16-digit test, if it is not the current one."""
-    versions = sorted({record.cell.scoring_version for record in rows["record"]})
-    if versions in ([], [SCORING_VERSION]):
-        return ""
-    listed = "; ".join(f"{version}: {SCORING_DEFINITIONS[version]}" for version in versions)
-    return f" Errors at 16 digits are of scoring version {listed}."
 
 
 def _table(key: str, title: str, note: str, rows: Sequence[Mapping[str, str]]) -> Table:
@@ -178,8 +200,7 @@ def _grid_tables(rows: pd.DataFrame) -> Iterator[Table]:
                 strata = [s[f"final_{measure.key}"] for _, s in groups(part, "demonstrations")]
                 together[kind.name] = estimate(strata).text(measure.text, usual)
             cells.append(together)
-        more = scoring_note(rows) if measure is LONG_ERRORS else ""
-        yield _table(measure.key, measure.title, note + more, cells)
+        yield _table(measure.key, measure.title, note, cells)
     yield _table(
         "certified",
         "Seeds that were certified exact",
@@ -350,7 +371,7 @@ def _by_labels(rows: pd.DataFrame) -> Table:
         "labels",
         "DAgger and cloning by the teacher's answers",
         "By the number of the teacher's answers that were learned from (median of seeds); "
-        f"{INTERVAL_NOTE}.{scoring_note(rows)}",
+        f"{INTERVAL_NOTE}.",
         cells,
     )
 

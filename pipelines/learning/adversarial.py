@@ -245,6 +245,8 @@ def run_gail(
         seconds_at_evaluation=seconds,
         longest_training_run=learner.env.longest_run,
         labels=len(demonstrations),
+        demonstrated=settings.demo_operations,
+        stage_steps={"gail": learner.steps},
     )
 
 

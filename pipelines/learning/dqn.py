@@ -326,6 +326,7 @@ def _run_job(job: Job, masked: bool) -> Trained:
         evaluations=result.evaluations,
         seconds_at_evaluation=result.seconds_at_evaluation,
         longest_training_run=result.longest_training_run,
+        stage_steps={"dqn": result.evaluations[-1].step},
     )
 
 

@@ -43,8 +43,13 @@ class Trained:
     seconds_at_evaluation: Sequence[float] = ()
     #: Most operations solved in an episode of training.
     longest_training_run: int = 0
-    #: Answers of the teacher that were learned from.
+    #: Answers of the teacher that were learned from, and the demonstrated operations with them.
     labels: int = 0
+    demonstrated: int = 0
+    #: Environment steps by stage.
+    stage_steps: Mapping[str, int] = field(default_factory=dict)
+    #: Operations, answers and wrong observations after each round of teaching.
+    rounds: Sequence[tuple[int, int, int]] = ()
 
 
 @dataclass(frozen=True)

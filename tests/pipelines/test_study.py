@@ -221,7 +221,7 @@ def test_a_study_on_a_cluster_survives_a_killed_worker(tmp_path: Path, study: Co
         (("--workers", "0"), "workers=0"),
         (("--workers", "0", "--status"), "workers=0"),
         (("--scheduler", "nonsense://"), "no Dask scheduler answers"),
-        (("--report-only",), "has no records yet"),
+        (("--report-only",), "has no records of the grid yet"),
     ],
 )
 def test_bad_input_is_a_one_line_error_and_writes_no_records(
@@ -234,25 +234,26 @@ def test_bad_input_is_a_one_line_error_and_writes_no_records(
     assert not records(tmp_path)
 
 
-def test_records_of_an_older_scoring_version_are_reported_until_they_are_replaced(
+def test_an_unfinished_study_is_reported_with_what_is_missing(
     tmp_path: Path, study: Command
 ) -> None:
     arguments(tmp_path)
     cells = Grid.load(tmp_path / "grid.json").cells
     with open_store(tmp_path / "store") as (store, _):
-        for cell in cells:
-            old = cell.with_scoring_version(1)
+        for cell in cells[:3]:
+            # Trained before a default was changed.
+            old = replace(cell, settings=cell.settings | {"gamma": 0.5})
             store.add(replace(synthetic.record(clone=synthetic.score(0.5)), cell=old))
-        store.add(replace(synthetic.record(clone=synthetic.score(0.5)), cell=cells[0]))
+        store.add_failure(cells[3], "no memory")
     status, out, err = study(tmp_path, "--report-only")
-    assert status == 0, err
-    assert "the 6 records of scoring version 1; the 1 of version 2 are left out" in out
+    assert status == 1, err
+    assert "3 of 6 cells have a record, 1 failed, 2 were not run" in out
+    assert "3 records were made with other settings" in out
     table = (tmp_path / "store" / "tables.md").read_text()
-    assert "a subtraction below zero was turned into an addition" in table
-    assert "from 6 records" in table
+    assert "from 3 records" in table
+    assert "no memory" in table
     _, out, _ = study(tmp_path, "--status")
-    assert "all: 1 done, 0 running, 0 failed, 5 left" in out
-    assert "5 of the cells left have records of scoring version 1" in out
+    assert "all: 0 done, 0 running, 1 failed, 5 left" in out
 
 
 def test_a_damaged_store_is_repaired_with_a_message(tmp_path: Path, study: Command) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from abacus.reward import LEVELS
 from abacus.rules import Operations
-from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record
+from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record, TeachingRound
 
 #: How hard a level is, by which the made-up curves differ.
 _HARDNESS = dict(zip(("none", *LEVELS), (3.0, 1.0, 0.7, 1.3, 4.0, 6.0), strict=True))
@@ -21,7 +21,8 @@ def score(
     """Return a consistent score: exact without wrong observations."""
     wrong = round(30_000 * (1 - accuracy)) if wrong is None else wrong
     errors = min(1.0, 3 * (1 - accuracy)) if long_error_rate is None else long_error_rate
-    return PolicyScore(accuracy, errors, wrong, round(1 / max(1 - accuracy, 0.001)), wrong == 0)
+    longest = round(1 / max(1 - accuracy, 0.001))
+    return PolicyScore(accuracy, accuracy, errors, wrong, longest, wrong == 0)
 
 
 def cell(**changed: Any) -> Cell:
@@ -53,6 +54,7 @@ def record(
     run: int = 10,
     labels: int = 0,
     asked: int = 0,
+    rounds: Sequence[tuple[int, int, int]] = (),
     **changed: Any,
 ) -> Record:
     """A record; the curve is given as steps and accuracies, `asked` are the labels allowed."""
@@ -65,6 +67,9 @@ def record(
         curve=tuple(CurvePoint(step, step / 100, a, 1 - a, 5) for step, a in curve),
         longest_training_run=run,
         labels=labels,
+        demonstrated=changed.get("demonstrations", 10),
+        stage_steps={"ppo": changed["steps"]} if changed.get("steps") else {},
+        rounds=tuple(TeachingRound(*each) for each in rounds),
         seconds={"cloning": 1.0, "reinforcement": 2.0, "all": 4.0},
     )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from pipelines.experiments import cells
 from pipelines.experiments.arms import ARMS
 from pipelines.experiments.cells import Scorer, WorkFolder, run_cell, settings_of
 from pipelines.experiments.clones import branch, cloned_run
@@ -32,7 +34,9 @@ SETTINGS: dict[str, Any] = {
 def one_cell(arm: str, **block: Any) -> Cell:
     """The only cell of a grid."""
     steps = {"steps": 2000} if ARMS[arm].steps else {}
-    comparison = {"seeds": 1, **steps, "settings": SETTINGS, "blocks": [{"arm": arm, **block}]}
+    more = {"teach_answers": 500, "teach_counterexamples": 5} if arm == "teaching" else {}
+    settings = SETTINGS | more
+    comparison = {"seeds": 1, **steps, "settings": settings, "blocks": [{"arm": arm, **block}]}
     grid = {"format": "abacus-study-grid", "version": 1, "comparisons": {"some": comparison}}
     (cell,) = Grid.from_dict(grid).cells
     return cell
@@ -157,6 +161,7 @@ def test_an_interrupted_cell_resumes_from_its_checkpoint(
         one_cell("dqn", reward=["dense"]),
         one_cell("dqn_unmasked", reward=["no_of"]),
         one_cell("dagger", labels=[100]),
+        one_cell("teaching", demonstrations=[0]),
         one_cell("gail", demonstrations=[20]),
     ],
     ids=lambda cell: cell.arm,
@@ -166,18 +171,81 @@ def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
     assert record.clone is None
     assert 0 <= record.final.accuracy < 1
     assert record.final.wrong > 0
+    assert record.final.own_runs == "not exact"
+    assert record.last.own_runs is None
     if cell.arm == "dagger":
         assert 0 < record.labels <= cell.labels
+        assert record.all_steps == 0
+        return
+    if cell.arm == "teaching":
+        first, *_, last = record.rounds
+        assert first.operations == first.labels == 0 < record.demonstrated == last.operations
+        assert last.operations < last.labels == record.labels
+        assert min(each.wrong for each in record.rounds) == record.final.wrong
         return
     # The transitions of twenty operations, or none.
     assert (400 < record.labels < 900) if cell.demonstrations else record.labels == 0
+    assert record.demonstrated == cell.demonstrations
+    name = cell.arm.removesuffix("_unmasked")
+    assert record.stage_steps == {name: record.curve[-1].step}
     assert record.curve[-1].step >= cell.steps
-    assert record.seconds[cell.arm.removesuffix("_unmasked")] > 0
+    assert record.seconds[name] > 0
+
+
+def test_reward_alone_counts_the_steps_of_every_stage(work: WorkFolder) -> None:
+    settings = {"table_steps": 20_000, "mend_rounds": 1, "mend_tried": 20, "mend_exercises": 2}
+    record = run_cell(
+        one_cell("ppo", demonstrations=[0], reward=["dense"], settings=settings), work
+    )
+    assert set(record.stage_steps) == {"table", "ppo", "mending"}
+    assert record.stage_steps["table"] == 20_000
+    assert record.all_steps > 20_000 + record.curve[-1].step
+    assert record.labels == record.demonstrated == 0
+
+
+PUBLISHED = Path(__file__).parents[3] / "pipelines" / "policies"
+
+
+def scorer_of(level: str) -> Scorer:
+    return Scorer(replace(Settings().world, reward=level))
 
 
 def test_the_exact_policy_scores_as_exact() -> None:
-    exact = load_policy(Path(__file__).parents[3] / "pipelines" / "policies" / "base5")
-    score = Scorer(Settings().world)(exact)
+    exact, scorer = load_policy(PUBLISHED / "base5"), scorer_of("dense")
+    score = scorer(exact, own_runs=True)
     assert score.exact
+    assert score.proven
+    assert score.own_runs == "exact"
     assert (score.accuracy, score.long_error_rate, score.wrong) == (1.0, 0.0, 0)
     assert score.longest_run == 2000
+    # The same weights as another policy of the run, whose own runs were not asked for.
+    assert scorer(exact) == replace(score, own_runs=None)
+
+
+def test_a_policy_with_its_own_algorithm_is_proven_by_its_own_runs() -> None:
+    score = scorer_of("dense")(load_policy(PUBLISHED / "reward_dense"), own_runs=True)
+    assert (score.exact, score.own_runs, score.proven) == (False, "exact", True)
+    assert score.wrong > 10_000
+    assert score.own_accuracy == score.accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("failures", "verdict"),
+    [({"wrong_submit": 1}, "not exact"), ({"budget": 1}, "asked"), ({}, "asked")],
+)
+def test_a_sampled_mistake_is_a_verdict_and_a_spent_budget_is_not(
+    failures: dict[str, int], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Own runs may take more steps than the budget of the training world, and be right."""
+    kinds = ("wrong_signpost", "wrong_slide", "wrong_submit", "budget")
+    sampled = SimpleNamespace(failures={kind: failures.get(kind, 0) for kind in kinds})
+    monkeypatch.setattr(cells, "training_score", lambda *_: sampled)
+    asked = SimpleNamespace(verdict="asked")
+    monkeypatch.setattr(cells, "certify_own_runs", lambda *_, **__: asked)
+    assert scorer_of("no_of_sp")._own_runs(load_policy(PUBLISHED / "base5")) == verdict
+
+
+def test_own_runs_of_a_single_operation_are_not_asked_for() -> None:
+    """The certificate is about both operations."""
+    scorer = Scorer(replace(Settings().world, operations="add"))
+    assert scorer._own_runs(load_policy(PUBLISHED / "base5")) is None

@@ -6,6 +6,7 @@ import copy
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from abacus.reward import LEVELS
 from pipelines.experiments.cells import SCORING
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell
-from pipelines.experiments.store import read_store
 from pipelines.learning.settings import PRESETS
+from pipelines.scoring.paper import LONGEST_RUNS_BY_LEVEL as PAPER_LEVELS
 
 STUDY = Path(__file__).parents[3] / "pipelines" / "experiments" / "grids" / "study.json"
 SMALL: dict[str, Any] = {
@@ -76,12 +77,42 @@ def test_cells_of_a_comparison_have_one_budget() -> None:
         assert cell.steps == cell.settings["n_timesteps"] == (1000 if rewarded else 0)
 
 
-def test_cells_are_sorted_by_seed_and_clones_come_first() -> None:
+def test_cells_that_take_seconds_come_first_and_the_others_seed_by_seed() -> None:
     cells = Grid.from_dict(SMALL).cells
-    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
-    first = [cell.arm for cell in cells if cell.seed == 0]
-    assert set(first[:2]) == {"cloning"}
-    assert "cloning" not in first[2:]
+    slow = [cell.steps > 0 for cell in cells]
+    assert slow == sorted(slow)
+    for part in (True, False):
+        seeds = [cell.seed for cell in cells if (cell.steps > 0) == part]
+        assert seeds == sorted(seeds)
+    # A table takes more steps than PPO.
+    blocks = [
+        {"arm": "ppo", "demonstrations": [0], "reward": ["dense"], "settings": {"table_steps": 9}},
+        {"arm": "ppo", "demonstrations": [10], "reward": ["dense"]},
+    ]
+    both = Grid.from_dict(changed("comparisons", "some", "blocks", to=blocks)).cells
+    assert [(cell.seed, cell.demonstrations) for cell in both] == [(0, 10), (0, 0), (1, 10), (1, 0)]
+
+
+def test_seeds_start_where_the_grid_says_and_a_block_may_have_more() -> None:
+    grid = changed("comparisons", "some", "first_seed", to=100)
+    grid["comparisons"]["some"]["blocks"][2]["seeds"] = 4
+    cells = Grid.from_dict(grid).cells
+    assert {cell.seed for cell in cells if cell.arm == "ppo"} == {100, 101}
+    assert {cell.seed for cell in cells if cell.arm == "dagger"} == {100, 101, 102, 103}
+    for cell in cells:
+        assert cell.settings["seed"] == cell.settings["demo_seed"] == cell.seed
+
+
+def test_only_the_arm_that_is_taught_asks_for_more() -> None:
+    blocks = [
+        *SMALL["comparisons"]["some"]["blocks"],
+        {"arm": "teaching", "demonstrations": [0, 5]},
+    ]
+    cells = Grid.from_dict(changed("comparisons", "some", "blocks", to=blocks)).cells
+    rounds = {cell.settings["teach_rounds"] for cell in cells if cell.arm == "teaching"}
+    assert rounds == {PRESETS["exact"].teaching.rounds}
+    assert {c.settings["demo_operations"] for c in cells if c.arm == "teaching"} == {0, 5}
+    assert {c.settings["teach_rounds"] for c in cells if c.arm != "teaching"} == {0}
 
 
 def test_a_changed_setting_is_another_cell() -> None:
@@ -132,41 +163,21 @@ def test_the_key_depends_on_every_part_of_the_cell() -> None:
 
 def test_the_grid_of_the_study_is_complete() -> None:
     cells = Grid.load(STUDY).cells
-    main = [cell for cell in cells if cell.comparison == "supervision"]
-    counts = {0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000}
-    for level in LEVELS:
-        asked = {
-            (cell.demonstrations, cell.seed)
-            for cell in main
-            if cell.arm == "ppo" and cell.reward == level and cell.operations == "both"
-        }
-        assert asked == {(count, seed) for count in counts for seed in range(5)}
-    for operations in ("both", "add", "subtract"):
-        cloned = {
-            cell.demonstrations
-            for cell in main
-            if (cell.arm, cell.operations) == ("cloning", operations)
-        }
-        assert cloned == counts - {0}
-        dense = {
-            cell.demonstrations
-            for cell in main
-            if (cell.arm, cell.operations, cell.reward) == ("ppo", operations, "dense")
-        }
-        assert dense == counts
-    assert {cell.arm for cell in cells} == {"cloning", "ppo", "dagger", "dqn", "dqn_unmasked"}
+    found = Counter((cell.comparison, cell.arm, cell.operations) for cell in cells)
+    assert {arm for _, arm, _ in found} == {"cloning", "teaching", "dagger", "ppo", "dqn", "gail"}
+    assert found["teacher", "cloning", "both"] == 7 * 10
+    tuned = {
+        (c.demonstrations, c.reward) for c in cells if (c.comparison, c.arm) == ("reward", "ppo")
+    }
+    assert tuned == set(product((0, 10, 30, 100, 300, 1000), LEVELS))
+    alone = [cell for cell in cells if cell.comparison == "alone"]
+    assert {cell.reward for cell in alone if cell.settings["mend_rounds"]} == set(PAPER_LEVELS)
+    assert {cell.operations for cell in alone} == {"both", "add", "subtract"}
+    # Settings were chosen on other seeds.
+    assert min(cell.seed for cell in cells) == 100
     for comparison in {cell.comparison for cell in cells}:
-        assert (
-            len({cell.steps for cell in cells if cell.comparison == comparison and cell.steps}) <= 1
-        )
-
-
-@pytest.mark.parametrize(("name", "count"), [("study", 578), ("fine_tuning", 72), ("ppo_alone", 3)])
-def test_the_committed_records_can_be_reported(name: str, count: int) -> None:
-    """They were trained with the defaults of their time: the grid's cells are others now."""
-    stored = read_store(Path(__file__).parents[3] / "results" / name)
-    assert len(stored.records_of(stored.cells)) == count
-    assert len(Grid.load(STUDY.with_name(f"{name}.json")).cells) == count
+        budgets = {cell.steps for cell in cells if cell.comparison == comparison and cell.steps}
+        assert len(budgets) <= 1
 
 
 BLOCK = ("comparisons", "some", "blocks", 1)
@@ -183,6 +194,8 @@ BLOCK = ("comparisons", "some", "blocks", 1)
         (changed("comparisons", "some", to=3), 'comparison "some": it must be a JSON object'),
         (changed("comparisons", "some", "seeds", to=0), "seeds=0"),
         (changed("comparisons", "some", "seeds", to=True), "seeds=True"),
+        (changed("comparisons", "some", "first_seed", to=-1), "first_seed=-1"),
+        (changed(*BLOCK, "seeds", to=0), "seeds=0"),
         (changed("comparisons", "some", "steps", to=-1), "steps=-1"),
         (changed("comparisons", "some", "steps", to=0), "needs steps"),
         (changed("comparisons", "some", "seed", to=1), "'seed'"),

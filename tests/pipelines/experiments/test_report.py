@@ -21,7 +21,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     records = [r for r in study((0, 10), seeds_of_each=3, points=2) if r.cell.reward == "none"]
     records += seeds([0.7, 0.8, 0.9], demonstrations=0, curve=((0, 0.0), (1000, 0.8)))
     # The first was recorded twice.
-    return write_report([*records, records[0]], tmp_path_factory.mktemp("report"), COMMAND)
+    return write_report([*records, records[0]], [], tmp_path_factory.mktemp("report"), COMMAND)
 
 
 def test_every_returned_file_exists(report: list[Path]) -> None:
@@ -89,7 +89,7 @@ def test_the_numbers_are_those_of_the_records() -> None:
 
 
 def test_a_report_without_records(tmp_path: Path) -> None:
-    paths = write_report([], tmp_path, COMMAND)
+    paths = write_report([], [], tmp_path, COMMAND)
     assert [path.name for path in paths] == [TABLES_FILE, SUMMARY_FILE]
     assert json.loads(paths[1].read_text())["records"] == 0
 
@@ -101,5 +101,5 @@ def test_every_single_record_has_a_summary() -> None:
 
 def test_records_of_two_grids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one grid"):
-        write_report([record(seed=0, steps=1), record(seed=1, steps=2)], tmp_path, COMMAND)
+        write_report([record(seed=0, steps=1), record(seed=1, steps=2)], [], tmp_path, COMMAND)
     assert not list(tmp_path.iterdir())

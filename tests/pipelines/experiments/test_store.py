@@ -8,15 +8,12 @@ import os
 import signal
 import time
 import zlib
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.experiments.records import Record
 from pipelines.experiments.store import (
     FILE,
     Contents,
@@ -131,7 +128,7 @@ def test_whole_lines_of_another_version_are_refused_with_their_place(
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"format": "abacus-study-records", "version": 2}, "version 2, this is 1"),
+        ({"format": "abacus-study-records", "version": 1}, "version 1, this is 2"),
         ({"format": "shopping list", "version": 1}, "not the store of a study"),
         (["abacus"], "not the store of a study"),
     ],
@@ -157,33 +154,17 @@ def test_the_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> Non
     assert not being_written(tmp_path)
 
 
-def of_version(version: int, count: int, **values: Any) -> list[Record]:
-    """Records of the first seeds with a scoring version."""
-    made = [record(seed=seed, **values) for seed in range(count)]
-    return [replace(one, cell=one.cell.with_scoring_version(version)) for one in made]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "used"), [(3, 0, 1), (3, 1, 1), (3, 3, 2), (1, 3, 2), (0, 2, 2), (0, 0, None)]
-)
-def test_records_of_two_scoring_versions_are_never_mixed(
-    old: int, new: int, used: int | None
-) -> None:
-    stored = [*of_version(1, old), *of_version(2, new)]
-    contents = Contents({one.cell.key: one for one in stored})
-    cells = [one.cell for one in of_version(2, 3)]
-    found = contents.records_of(cells)
-    assert {one.cell.scoring_version for one in found} == ({used} if used else set())
-    assert len(found) == max(old, new)
-
-
-def test_the_status_names_cells_with_older_scores() -> None:
-    contents = Contents({one.cell.key: one for one in [*of_version(1, 3), *of_version(2, 1)]})
-    lines = status_lines([one.cell for one in of_version(2, 3)], contents, {}, 2)
-    assert "all: 1 done, 0 running, 0 failed, 2 left" in lines
-    (line,) = (line for line in lines if "scoring version 1" in line)
-    assert line.startswith("2 of the cells left")
-    assert "a subtraction below zero was turned into an addition" in line
+def test_records_are_found_whatever_the_defaults_were_and_the_last_one_counts() -> None:
+    made = [record(0.1, seed=0), record(0.2, seed=1, settings={"rate": 1})]
+    made += [record(0.3, seed=1, settings={"rate": 2}), record(0.4, comparison="other")]
+    contents = Contents({one.cell.key: one for one in made})
+    cells = [cell(seed=seed) for seed in range(3)]
+    assert [one.final.accuracy for one in contents.records_of(cells)] == [0.1, 0.3]
+    contents.failures[cells[2].key] = "no memory"
+    (missing,) = contents.missing(cells)
+    assert (missing.cell, missing.error) == (cells[2], "no memory")
+    (never_run,) = contents.missing([cell(seed=9)])
+    assert never_run.error is None
 
 
 def test_the_time_left_is_predicted_from_like_cells() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -251,27 +250,6 @@ def test_runs_of_two_budgets_are_not_mixed() -> None:
     with pytest.raises(ValueError, match="another rate"):
         frame_of([record(seed=0, settings={"rate": 1}), record(seed=1, settings={"rate": 2})])
     assert tables([record(seed=k, settings={"seed": k}) for k in range(2)])
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_old_errors_at_16_digits_carry_their_definition(version: int) -> None:
-    """Records of the first scoring version say so in every table that shows these errors."""
-    made = [*small_grid(), *seeds([1.0], arm="dagger", demonstrations=0, labels=9, asked=9)]
-    made = [replace(r, cell=r.cell.with_scoring_version(version)) for r in made]
-    assert {r.cell.scoring_version for r in made} == {version}
-    noted = {
-        key
-        for key, table in tables(made).items()
-        if "a subtraction below zero was turned into an addition" in table.note
-    }
-    assert noted == ({"long_error_rate", "labels"} if version == 1 else set())
-
-
-def test_records_of_two_scoring_versions_are_not_averaged() -> None:
-    old, new = (record(seed=seed) for seed in range(2))
-    new = replace(new, cell=new.cell.with_scoring_version(2))
-    with pytest.raises(ValueError, match="another scoring"):
-        frame_of([old, new])
 
 
 def test_a_cell_that_was_recorded_twice_counts_once() -> None:
