@@ -203,19 +203,20 @@ class PpoSettings(_Checked):
 
     n_envs: int = _number(256, _AT_LEAST_1)
     n_steps: int = _number(64, _AT_LEAST_1)
-    batch_size: int = _number(256, _AT_LEAST_1)
-    n_epochs: int = _number(6, _AT_LEAST_1)
+    batch_size: int = _number(1024, _AT_LEAST_1)
+    n_epochs: int = _number(4, _AT_LEAST_1)
     gamma: float = _number(0.95, _PROBABILITY)
-    gae_lambda: float = _number(0.9, _PROBABILITY)
+    gae_lambda: float = _number(0.8, _PROBABILITY)
     clip_range: float = _number(0.2, _POSITIVE)
     vf_coef: float = _number(0.5, _AT_LEAST_0)
     max_grad_norm: float = _number(0.5, _POSITIVE)
     #: KL divergence at which an update stops early; 0: never.
     target_kl: float = _number(0.2, _AT_LEAST_0)
-    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 1e-3))
+    #: AdamW wants less than Muon, such as 0.001.
+    learning_rate: Schedule = field(default_factory=lambda: Schedule("linear", 0.015))
     #: Weight of the entropy bonus.
     entropy: Schedule = field(default_factory=lambda: Schedule("linear", 0.0))
-    optimizer: OptimizerName = "adamw"
+    optimizer: OptimizerName = "muon"
     weight_decay: float = _number(0.0, _AT_LEAST_0)
     #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
     count_bonus: float = _number(0.0, _AT_LEAST_0)
@@ -223,9 +224,9 @@ class PpoSettings(_Checked):
     #: and where the digit's column and the signpost are; `state`: also the digit that is wanted.
     critic_sees: CriticSees = "observation"
     #: First steps, in which the critic alone learns.
-    critic_warmup: int = _number(50_000, _AT_LEAST_0)
+    critic_warmup: int = _number(0, _AT_LEAST_0)
     #: Weight of the KL divergence from the frozen clone.
-    kl_weight: float = _number(0.05, _AT_LEAST_0)
+    kl_weight: float = _number(0.0, _AT_LEAST_0)
     #: Weight of the cloning loss on demonstrations.
     cloning_weight: float = _number(1.0, _AT_LEAST_0)
 
@@ -432,8 +433,6 @@ PRESETS: dict[str, Settings] = {
             "world.columns": 12,
             "n_timesteps": 0,
             "teaching.weights": "new",
-            "ppo.critic_warmup": 0,
-            "ppo.kl_weight": 0.0,
             "ppo.cloning_weight": 0.0,
         },
     ),
@@ -443,19 +442,13 @@ PRESETS: dict[str, Settings] = {
             "preset": "alone",
             "demo_operations": 0,
             "table_steps": 40_000_000,
-            "n_timesteps": 2_000_000,
+            "n_timesteps": 3_000_000,
             "mending.rounds": 20,
             "teaching.rounds": 0,
-            "ppo.optimizer": "muon",
-            "ppo.learning_rate.start": 0.015,
-            "ppo.batch_size": 1024,
-            "ppo.n_epochs": 4,
-            "ppo.gae_lambda": 0.8,
             "ppo.entropy.start": 0.02,
             "ppo.count_bonus": 0.5,
             "ppo.critic_sees": "state",
             "ppo.critic_warmup": 30_000,
-            "ppo.kl_weight": 0.0,
             "ppo.cloning_weight": 0.0,
         },
     ),
