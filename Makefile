@@ -38,10 +38,12 @@ run: $(STAMP) ## run the main job
 test: $(STAMP) ## run the tests
 	$(ONE_THREAD) $(PYTHON) -m pytest $(PYTEST_FLAGS)
 
-# What needs no torch, in a small environment of its own: the lock has Gymnasium 0.29, which
-# imitation requires. Any Python from 3.11 on will do.
+# What needs no torch, in a small environment of its own with the core of pyproject.toml: the lock has
+# Gymnasium 0.29, which imitation requires. Any Python from 3.11 on will do.
 GYMNASIUM1 ?= .venv-gymnasium1
-GYMNASIUM1_PACKAGES := "gymnasium>=1.1,<2" numpy numba h5py pillow filelock pytest hypothesis
+GYMNASIUM1_PACKAGES := "gymnasium>=1.1,<2" pytest hypothesis
+CORE := import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*project["dependencies"], sep="\n")
 GYMNASIUM1_TESTS := tests/abacus tests/oracle/demos tests/oracle/test_expert.py \
 	--ignore tests/abacus/test_sb3.py --ignore tests/oracle/demos/test_dataset.py
 test-gymnasium1: ## run the tests of environments and demonstrations with Gymnasium 1.x and no torch
@@ -50,8 +52,9 @@ test-gymnasium1: ## run the tests of environments and demonstrations with Gymnas
 		then python=$$candidate; break; fi; \
 	done; \
 	"$${python:?none of '$(BOOTSTRAP)' is Python 3.11 or later}" -m venv $(GYMNASIUM1)
+	@$(GYMNASIUM1)/bin/python -c '$(CORE)' >$(GYMNASIUM1)/core.txt
 	@$(GYMNASIUM1)/bin/python -m pip install -qq --disable-pip-version-check --only-binary :all: \
-		--upgrade $(PIP_FLAGS) $(GYMNASIUM1_PACKAGES)
+		--upgrade $(PIP_FLAGS) -r $(GYMNASIUM1)/core.txt $(GYMNASIUM1_PACKAGES)
 	$(ONE_THREAD) $(GYMNASIUM1)/bin/python -m pytest $(GYMNASIUM1_TESTS)
 
 lint: $(STAMP) ## check style and types, change nothing

@@ -22,6 +22,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -114,6 +115,7 @@ def main(options: Options) -> int:
 
 
 def _certify_own_runs(options: Options, policy: NamedPolicy) -> int:
+    import_module("scipy.sparse.csgraph")  # if it is missing, say so before the exploration
     from oracle.exact.own_runs import certify_own_runs
 
     with tqdm(unit=" situations", disable=None, leave=False) as bar:

@@ -16,6 +16,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 import abacus
+from tests.pipelines.without_libraries import EXTRAS, run_without
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -136,3 +137,14 @@ def test_make_the_lock_and_the_package_agree_on_versions_of_python(minor: int) -
     refused = eval(check[1], {"sys": SimpleNamespace(version_info=(3, minor, 1))})
     assert refused != supported
     assert (f"python3.{minor} " in makefile.partition("BOOTSTRAP ?= ")[2]) == supported
+
+
+def test_the_tests_with_gymnasium_1_need_nothing_but_the_core(tmp_path: Path) -> None:
+    """`make test-gymnasium1` installs the core of pyproject.toml, pytest and hypothesis."""
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    chosen = re.search(r"^GYMNASIUM1_TESTS := (.*)$", makefile, re.M)
+    assert chosen is not None
+    collect = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = run_without(EXTRAS, tmp_path, [*collect, *chosen[1].split()])
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert re.search(r"^9\d\d tests collected", done.stdout, re.M)

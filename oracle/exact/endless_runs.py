@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from abacus.rules import Action
 from oracle.exact.policy_exploration import PolicyExploration
@@ -53,6 +51,10 @@ def endless_parts(exploration: PolicyExploration) -> list[npt.NDArray[np.int64]]
 
 def strong_parts(count: int, edges: Edges) -> npt.NDArray[np.int32]:
     """Return the strongly connected component of each of `count` situations."""
+    # Imported on use: certificates can be read without SciPy.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     ones = np.ones(len(edges), np.bool_)
     graph = coo_array((ones, (edges[:, 0], edges[:, 1])), shape=(count, count)).tocsr()
     labels: npt.NDArray[np.int32] = connected_components(graph, connection="strong")[1]

@@ -42,6 +42,7 @@ _EXTRAS = {
     "distributed": "dask",
     "matplotlib": "evaluate",
     "minari": "minari",
+    "pyarrow": "parquet",
     "scipy": "evaluate",
 }
 _OUR_PACKAGES = ("abacus", "oracle", "pipelines")

@@ -348,14 +348,15 @@ def probability_text(probability: float) -> str:
 
 
 def value_text(value: int, base: int) -> str:
-    """Format a value in decimal and in a base, abbreviated if it is very long."""
+    """Format a value in decimal and, if that is another, in a base; abbreviate a very long one."""
     digits = digits_of(value, base)
     decimal = (
         f"{value:,}"
         if value < 10**_MAX_DIGITS
         else (f"about {decimal_numeral(digits, base, _MAX_DIGITS).text}")
     )
-    return f"{decimal} ({base_numeral(digits, _MAX_DIGITS).text} in base {base})"
+    own = base_numeral(digits, _MAX_DIGITS).text
+    return decimal if base == 10 else f"{decimal} ({own} in base {base})"
 
 
 @lru_cache

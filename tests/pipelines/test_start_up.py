@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from packaging.requirements import Requirement
 from pipelines.job.command_line import _EXTRAS
 from tests.pipelines.without_libraries import EXTRAS, ROOT, run_without
 
+OURS = ("abacus", "oracle", "pipelines")
 HELP_OF_ALL = """
 import contextlib, io, sys
 from pipelines.__main__ import command_names, main
@@ -51,14 +53,16 @@ print(abacus.__version__, len(demonstrations.observations(slice(8))["symbol"]))
     [
         (["-c", READ_AND_STEP], " 8\n"),
         (["-m", "pipelines", "play", "12+34"], "correct in 38 steps: the abacus shows 46"),
+        (["-m", "pipelines", "play", "12+34", "--html", "FOLDER/page.html"], "wrote "),
         (["-m", "pipelines", "certify"], "EXACT: right on operands of every length"),
         (["-m", "pipelines", "inspect-demos", "datasets/sample.h5"], "transitions"),
     ],
-    ids=["environment", "play", "certify", "inspect"],
+    ids=["environment", "play", "page", "certify", "inspect"],
 )
 def test_the_core_needs_no_library_of_the_extras(
     arguments: list[str], expected: str, tmp_path: Path
 ) -> None:
+    arguments = [each.replace("FOLDER", str(tmp_path)) for each in arguments]
     done = run_without(EXTRAS, tmp_path, arguments)
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout
@@ -88,5 +92,9 @@ def test_extras_hold_the_libraries_that_messages_say_they_hold() -> None:
         for extra, lines in project["optional-dependencies"].items()
     }
     assert [name for name, extra in _EXTRAS.items() if name not in held[extra]] == []
+    sources = [path.read_text() for name in OURS for path in (ROOT / name).rglob("*.py")]
+    named = {extra for text in sources for extra in re.findall(r"virtual-abacus\[(\w+)\]", text)}
+    assert {"minari", "parquet"} <= named
+    assert named <= set(held)
     core = {Requirement(line).name for line in project["dependencies"]}
     assert core & held["train"] == {"gymnasium"}

@@ -167,7 +167,7 @@ def test_the_abacus_is_wide_enough() -> None:
 
 
 def test_very_long_values_are_abbreviated() -> None:
-    assert value_text(1234567, 10) == "1,234,567 (1234567 in base 10)"
+    assert value_text(1234567, 10) == "1,234,567"
     assert value_text(10**5000, 5).startswith("about 1.00e+5000 (")
     game = Game(config_for("9" * 5000))
     assert "about 1.00e+5000" in verdict(game)
