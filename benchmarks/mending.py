@@ -66,12 +66,13 @@ class PpoMending(Mending):
             tried=len(exercises),
         )
         if not certificate.exact and not last:
-            failing = self._failing(practice, exercises, solved, asked)
-            self._practise(failing)
+            failing = self._failed_variously(practice, exercises, solved)
+            failing += self._searched(asked, self.settings.exercises)
+            self._practise_by_ppo(failing)
             score = replace(score, practised=len(failing), steps=self.steps)
         return replace(score, seconds=round(time.perf_counter() - started, 1))
 
-    def _practise(self, failing: list[Exercise]) -> None:
+    def _practise_by_ppo(self, failing: list[Exercise]) -> None:
         """Train with failing exercises that fit the world in half of the episodes."""
         columns = self.world.columns
         tasks = [each.task for each in failing if each.columns <= columns]

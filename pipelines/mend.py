@@ -38,7 +38,7 @@ def main(options: Options) -> int:
         raise ValueError("no policy is given: give the folder of a run or of a policy")
     given: dict[str, Any] = {
         "preset": "alone",
-        **_world_of(options.policy),
+        **_origin_of(options.policy),
         "start_from": options.policy,
         "table_steps": 0,
         "n_timesteps": 0,
@@ -47,14 +47,14 @@ def main(options: Options) -> int:
     return start(replace(options, given=given), "pipelines.mend")
 
 
-def _world_of(path: Path) -> dict[str, Any]:
-    """Return the settings of the world that a policy was trained in, as far as they are known."""
+def _origin_of(path: Path) -> dict[str, Any]:
+    """Return the network of a policy, and its world's settings as far as they are known."""
     from pipelines.learning.policy_files import policy_folder, read_description
 
     description = read_description(policy_folder(path))
     world = description["about"].get("settings", {}).get("world", {})
     known = {name: world[name] for name in _WORLD if isinstance(world.get(name), str | int)}
-    return known | {name: description[name] for name in ("base", "frames")}
+    return known | {name: description[name] for name in ("network", "base", "frames")}
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ def failing_states(
         number: the number of the error.
         first: the first operation that fails; those before it take a lock, which refuses to be
             taken in a fork.
-        every: fail at every operation, or at one of so many.
+        every: fail at every operation, or at one of this many.
     """
     count = 0
     states: dict[str, Path] = {}

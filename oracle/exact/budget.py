@@ -61,7 +61,7 @@ class Ways:
         return cls(content["base"], bounds)
 
     def steps(self, columns: int, digits: int) -> int:
-        """Return the bound on an abacus, for operands of at most so many digits."""
+        """Return the bound on an abacus, for operands of at most `digits` digits."""
         return max(a * columns + b * digits + c for a, b, c in self.bounds)
 
     @property

@@ -363,7 +363,7 @@ class GuidedSearch:
 
 
 def run_policy(ask: Ask, config: AbacusConfig, steps: int) -> FailingRun | None:
-    """Run an expression in the environment; return the first failure within so many steps."""
+    """Run an expression in the environment; return the first failure within `steps` steps."""
     run = EnvironmentRun(ask, config)
     for _ in range(steps):
         failure = run.advance()

@@ -2,7 +2,7 @@
 
 The loss is a masked cross entropy, over the legal actions only. Training uses distinct observations
 (see `CloningSet`), a learning rate that rises over the first tenth of the updates, then falls along
-a cosine, and a strong weight decay. It goes on long after every demonstrated action is learned: the
+a cosine, and a strong weight decay. It continues long after every demonstrated action is learned: the
 accuracy on observations that were not demonstrated keeps rising. See docs/cloning.md.
 """
 

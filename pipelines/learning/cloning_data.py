@@ -53,6 +53,10 @@ class CloningSet:
     def __len__(self) -> int:
         return len(self.actions)
 
+    def rows_at(self, rows: torch.Tensor) -> CloningSet:
+        """Return chosen observations, which may be repeated."""
+        return CloningSet(self.rows[rows], self.actions[rows], self.masks[rows], self.counts[rows])
+
     @property
     def digest(self) -> str:
         """SHA-256 of the content."""

@@ -3,17 +3,21 @@
 No answer of the teacher is used. The reward of the level is the only judge: an operation counts as
 solved if the environment says so. In each round
 
-1. the policy's own runs are certified (`oracle.exact.own_runs`), until they are exact;
-2. operations that it fails are collected, from random ones and from the certificate's search;
+1. the policy plays random operations; if few fail, its own runs are certified
+   (`oracle.exact.own_runs`), until they are exact;
+2. operations that it fails are collected, and once few fail, those that the certificate finds;
 3. for each of them other actions are tried, one at a time on the way to the failure. A change that
    solves the operation becomes a *correction*, an action for an observation: that with which the
    policy fails the fewest of the other operations, and no more than before;
 4. the corrected policy plays random operations and those that it has practised, and the solved ones
    are cloned into new weights (self-imitation). Its actions are a function of the observation, so
    that the transitions do not contradict each other, and cloning makes its algorithm regular: rare
-   observations are treated as similar frequent ones. Once few exercises fail, the weights are kept,
-   and its answers to all observations of the certificate are cloned as well, so that it forgets
-   none.
+   observations are treated as similar frequent ones.
+
+Once few exercises fail, the weights are kept, and the answers to all observations of the
+certificate are cloned as well, so that none is forgotten. Once very few fail, the corrected policy
+is certified and corrected again, as a table, until the certificate finds no failing operation: if
+the table is exact and the weights give the same answers, the policy is exact.
 """
 
 from __future__ import annotations
@@ -34,11 +38,11 @@ from abacus.observation import visibly_illegal_actions
 from abacus.rules import AbacusConfig, Action, End
 from abacus.tasks import Operation, Task
 from oracle.exact.concrete_runs import various_failing_runs
-from oracle.exact.own_runs import EXACT, Asked, OwnRunsCertificate, certify_own_runs
+from oracle.exact.own_runs import EXACT, NOT_EXACT, Asked, OwnRunsCertificate, certify_own_runs
 from pipelines.learning.cloning import Cloning, copy_weights
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.policy import AbacusPolicy, new_policy
-from pipelines.learning.settings import MendingSettings
+from pipelines.learning.policy import AbacusPolicy, masked_log_probs, new_policy
+from pipelines.learning.settings import CloningSettings, MendingSettings
 from pipelines.scoring.operations import step_limit
 from pipelines.scoring.players import GreedyTable, best_actions
 
@@ -54,10 +58,17 @@ MOST_SEARCHED = 40
 CHECKED = 1_000
 #: Changes of one exercise that are checked.
 MOST_CHECKED = 16
+#: Searches for failing operations of the corrected policy in a round, once few exercises fail.
+MOST_SEARCHES = 60
 #: Where no more than this share of the random exercises fails, weights are kept: new ones would
-#: lose rare observations that are right already.
-FEW = 0.02
+#: lose rare observations that are right already. Where even fewer fail, the corrected policy is
+#: certified and corrected before it is imitated; earlier, imitation finds more than the
+#: certificate, because it corrects similar observations at once.
+FEW, VERY_FEW = 0.02, 0.001
 KEPT_UPDATES, KEPT_LEARNING_RATE = 2_000, 0.02
+#: Times that kept weights are trained on the answers of the corrected policy until they give all of
+#: them; each time, wrong answers count as often as this.
+MOST_REPETITIONS, WRONG_COUNT = 10, 20
 #: Copies of an exercise that are played at random now and then, and the share of such actions.
 RANDOM_TRIALS = 512
 RANDOM_SHARE = 0.05
@@ -96,6 +107,7 @@ class MendingRound:
 
     number: int
     verdict: str
+    #: Situations that the certificate explored; 0 if too many exercises fail that none was made.
     situations: int
     #: Operations of random exercises that it fails, and how many were tried.
     failed: int
@@ -167,29 +179,61 @@ class Mending:
         practice = Practice(self.policy, self.world)
         exercises = list(self._random_exercises())
         solved = practice.solved(exercises)
+        failed = int(sum(not each for each in solved))
+        few, very_few = (failed <= part * len(exercises) for part in (FEW, VERY_FEW))
+        # Where many exercises fail, the policy is not exact, and exploring it takes long.
         asked = Asked(self.policy, self.world.base, self.world.frames)
-        certificate = self._certify(asked)
+        certificate = self._certify(asked) if few else None
         score = MendingRound(
             number=len(self.rounds),
-            verdict=certificate.verdict,
-            situations=certificate.situations,
-            failed=int(sum(not each for each in solved)),
+            verdict=NOT_EXACT if certificate is None else certificate.verdict,
+            situations=0 if certificate is None else certificate.situations,
+            failed=failed,
             tried=len(exercises),
         )
         if not self.rounds or self._rank(score) >= max(map(self._rank, self.rounds)):
             self.best_weights = copy_weights(self.policy)
         # A policy that solves nothing has no operations of its own to imitate.
-        if not certificate.exact and not last and any(solved):
-            failing = self._failing(practice, exercises, solved, asked)
-            corrections = practice.correct(failing, [*self.practised, *exercises[:CHECKED]])
-            self.practised = list(dict.fromkeys([*self.practised, *failing]))
-            own = [practice.transitions([*exercises, *self.practised])]
-            few = score.failed <= FEW * score.tried
+        if score.verdict != EXACT and not last and any(solved):
+            failing = self._failed_variously(practice, exercises, solved)
+            if few and len(failing) < self.settings.exercises:
+                failing += self._searched(asked, self.settings.exercises - len(failing))
+            others = exercises[:CHECKED]
+            corrections = self._practise(practice, failing, others)
+            if very_few:
+                more, asked = self._practise_as_table(practice, others)
+                corrections += more
+            own = practice.transitions([*exercises, *self.practised])
             if few:
-                own.append(practice.answers(asked.observations()))
-            self._imitate(own, keep_weights=few)
+                answers = practice.answers(asked.observations())
+                self._imitate_closely(own, answers, MOST_REPETITIONS if very_few else 1)
+            else:
+                self._imitate(own)
             score = replace(score, practised=len(failing), corrections=corrections)
         return replace(score, steps=practice.steps, seconds=round(time.perf_counter() - started, 1))
+
+    def _practise(self, practice: Practice, failing: list[Exercise], others: list[Exercise]) -> int:
+        """Correct failing exercises; return the number of corrections."""
+        corrections = practice.correct(failing, [*self.practised, *others])
+        self.practised = list(dict.fromkeys([*self.practised, *failing]))
+        return corrections
+
+    def _practise_as_table(self, practice: Practice, others: list[Exercise]) -> tuple[int, Asked]:
+        """Correct what the certificate finds until it finds nothing that can be corrected.
+
+        Return the number of corrections, and the corrected policy, asked by the certificate about
+        all observations that it can meet.
+        """
+        corrections = 0
+        for _ in range(MOST_SEARCHES):
+            found = self._searched(practice.asked(), self.settings.exercises)
+            more = self._practise(practice, found, others) if found else 0
+            corrections += more
+            if not more:
+                break
+        asked = practice.asked()
+        self._certify(asked)
+        return corrections, asked
 
     @staticmethod
     def _rank(score: MendingRound) -> tuple[bool, int]:
@@ -199,26 +243,20 @@ class Mending:
         world = self.world
         return certify_own_runs(asked, base=world.base, frames=world.frames, level=self.level)
 
-    def _failing(
-        self, practice: Practice, exercises: list[Exercise], solved: list[bool], asked: Asked
+    def _failed_variously(
+        self, practice: Practice, exercises: list[Exercise], solved: list[bool]
     ) -> list[Exercise]:
-        """Return exercises that the policy fails, each in another observation.
-
-        The certificate's are searched only when random ones are too few: they are for what remains.
-        """
-        most = self.settings.exercises
+        """Return exercises that the policy fails, each in another observation."""
         failed = [each for each, right in zip(exercises, solved, strict=True) if not right]
         last = practice.last_observations(failed)
-        found = list(dict(zip(last, failed, strict=True)).values())[:most]
-        if len(found) < most:
-            runs = various_failing_runs(
-                asked,
-                self.world.base,
-                self.world.frames,
-                self.level,
-                min(MOST_SEARCHED, most - len(found)),
-            )
-            found += [Exercise(Task.parse(run.calculation), run.columns) for run in runs]
+        found = list(dict(zip(last, failed, strict=True)).values())
+        return list(dict.fromkeys(found[: self.settings.exercises]))
+
+    def _searched(self, asked: Asked, most: int) -> list[Exercise]:
+        """Return failing exercises that the certificate's exploration finds."""
+        world, most = self.world, min(most, MOST_SEARCHED)
+        runs = various_failing_runs(asked, world.base, world.frames, self.level, most)
+        found = (Exercise(Task.parse(run.calculation), run.columns) for run in runs)
         return list(dict.fromkeys(found))
 
     def _random_exercises(self) -> Iterator[Exercise]:
@@ -228,25 +266,51 @@ class Mending:
             columns = WIDTHS[number % len(WIDTHS)]
             yield Exercise(random_task(rng, self.world, columns), columns)
 
-    def _imitate(self, parts: Sequence[Transitions], *, keep_weights: bool) -> None:
-        """Clone transitions, into new weights or gently into those that are there."""
+    def _imitate(self, own: Transitions) -> None:
+        """Clone the policy's own transitions into new weights."""
+        fresh = new_policy(self.policy.network_name, self.world.base, self.world.frames)
+        self._seed()
+        self.policy.load_state_dict(fresh.state_dict())
+        self._clone(CloningSet.from_transitions(self.world.base, *own), self.settings.cloning)
+
+    def _imitate_closely(self, own: Transitions, answers: Transitions, repetitions: int) -> None:
+        """Clone transitions and answers gently into the weights that are there.
+
+        Repeat until all answers are given; those that are not given yet have a larger weight.
+        """
+        # Nothing but the corrections is to change: what is right already has no gradient.
+        settings = replace(
+            self.settings.cloning,
+            updates=KEPT_UPDATES,
+            learning_rate=KEPT_LEARNING_RATE,
+            weight_decay=0.0,
+            label_smoothing=0.0,
+        )
+        self._seed()
+        columns = (np.concatenate(column) for column in zip(own, answers, strict=True))
+        data = CloningSet.from_transitions(self.world.base, *columns)
+        for _ in range(repetitions):
+            wrong = torch.nonzero(~self._given(data))[:, 0]
+            if not len(wrong):
+                break
+            rows = torch.cat([torch.arange(len(data)), wrong.repeat(WRONG_COUNT)])
+            self._clone(data.rows_at(rows), settings)
+
+    def _given(self, data: CloningSet) -> torch.Tensor:
+        """Return for each observation whether the policy takes its action."""
+        network = self.policy.network
+        with torch.no_grad():
+            log_probs = masked_log_probs(network.logits(network.inputs(data.rows)), data.masks)
+        return log_probs.argmax(dim=1) == data.actions
+
+    def _seed(self) -> int:
+        """Seed torch for this round, and return the seed."""
         seed = int(np.random.SeedSequence([self.seed, len(self.rounds)]).generate_state(1)[0])
         torch.manual_seed(seed)
-        settings = self.settings.cloning
-        if keep_weights:
-            # Nothing but the corrections is to change: what is right already has no gradient.
-            settings = replace(
-                settings,
-                updates=KEPT_UPDATES,
-                learning_rate=KEPT_LEARNING_RATE,
-                weight_decay=0.0,
-                label_smoothing=0.0,
-            )
-        else:
-            fresh = new_policy(self.policy.network_name, self.world.base, self.world.frames)
-            self.policy.load_state_dict(fresh.state_dict())
-        columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-        data = CloningSet.from_transitions(self.world.base, *columns)
+        return seed
+
+    def _clone(self, data: CloningSet, settings: CloningSettings) -> None:
+        seed = int(torch.randint(2**31, ()))
         Cloning(self.policy, data, settings, seed, Logger(None, [])).run()
 
     def state(self) -> dict[str, Any]:
@@ -309,6 +373,19 @@ class Step:
     solves: npt.NDArray[np.bool_]
 
 
+class _AskedTable(Asked):
+    """The scores of a table, asked as a policy."""
+
+    def __init__(self, table: GreedyTable) -> None:
+        super().__init__(table.answers, table.base, table.frames)
+        self._table = table
+
+    def _ask(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        illegal = visibly_illegal_actions(self._base)[codes[:, -4]]
+        scores = np.where(illegal, -np.inf, self._table.scores_of(codes[:, :-1]))
+        return np.argsort(-scores, axis=1, kind="stable").astype(np.uint8)
+
+
 class Practice:
     """A greedy policy with corrections, and its exercises; `steps` counts those of environments."""
 
@@ -340,6 +417,10 @@ class Practice:
             batch.load_tasks(tasks)
             batch.reset(0)
             yield rows, batch
+
+    def asked(self) -> Asked:
+        """Return the corrected policy as it is now, to be asked by a certificate."""
+        return _AskedTable(self.table)
 
     def solved(self, exercises: Sequence[Exercise]) -> list[bool]:
         """Return whether the policy solves all operations of each exercise."""
@@ -384,18 +465,21 @@ class Practice:
         for change in changes:
             before = self.table.prefer(*change)
             if self.solved([exercise])[0]:
-                # What the others never meet cannot change them.
-                met = any(codes.tobytes() in self._others_meet for codes in change[0])
-                failures = self._failures(checks) if met else self._lost
+                failures = self._failures(checks) if self._is_met(change) else self._lost
                 if failures <= self._lost and (best is None or failures < best[0]):
                     best = failures, change
             self.table.restore(change[0], before)
         if best is None:
             return False
-        self.table.prefer(*best[1])
-        self._lost = best[0]
-        self._others_meet = self._met(checks)
+        self._lost, change = best
+        self.table.prefer(*change)
+        if self._is_met(change):
+            self._others_meet = self._met(checks)
         return True
+
+    def _is_met(self, change: Change) -> bool:
+        """Whether other exercises meet an observation; what they never meet cannot change them."""
+        return any(codes.tobytes() in self._others_meet for codes in change[0])
 
     def _met(self, batches: Sequence[AbacusBatch]) -> set[bytes]:
         """Return the observations that the policy meets in exercises."""

@@ -214,7 +214,7 @@ def test_a_policy_that_never_ends_is_caught() -> None:
 
 
 def operations_of(base: int, columns: int, length: int) -> list[tuple[int, list[int]]]:
-    """Return all operations with operands of at most so many digits."""
+    """Return all operations with operands of at most `length` digits."""
     found = []
     for value in range(base ** min(length, columns - 1)):
         digits = [value // base**place % base for place in range(columns - 1)]

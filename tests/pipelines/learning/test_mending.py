@@ -16,9 +16,10 @@ from abacus.rules import AbacusConfig, Action, Operations
 from abacus.tasks import Operation, Task
 from oracle.exact.complete_set import complete_set
 from oracle.exact.concrete_runs import various_failing_runs
-from oracle.exact.own_runs import Asked
+from oracle.exact.own_runs import Asked, certify_own_runs
+from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.mending import Exercise, Mending, Practice, random_task
-from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.settings import CloningSettings, MendingSettings
 
@@ -130,6 +131,32 @@ def test_answers_to_observations_are_those_of_the_corrected_policy(exact: Abacus
     np.testing.assert_array_equal(actions[~changed], known.actions[rows[~changed]])
     assert actions[changed].tolist() == [Action.SUBMIT]
     assert ((masks >> actions.astype(np.uint8)) & 1 == 1).all()
+
+
+def test_a_corrected_policy_is_certified_as_a_table(exact: AbacusPolicy) -> None:
+    practice = Practice(exact, WORLD)
+    assert certify_own_runs(practice.asked(), level="no_of").exact
+    codes = practice._failing_run(Exercise(Task.parse("3 + 1"), 10))[0][0]
+    practice.table.prefer(codes[None], np.array([Action.SUBMIT]))
+    certificate = certify_own_runs(practice.asked(), level="no_of")
+    assert certificate.verdict == "not exact"
+    assert "wrong submit" in {failure.kind for failure in certificate.failures}
+
+
+def test_a_policy_that_solves_nothing_ends_at_once() -> None:
+    mending = Mending(new_policy("onehot", 5, 3), WORLD, MendingSettings(rounds=5, tried=50), 0)
+    assert not mending.run()
+    assert [(each.failed, each.corrections) for each in mending.rounds] == [(50, 0)]
+
+
+def test_close_imitation_gives_all_answers(spoilt: AbacusPolicy, exact: AbacusPolicy) -> None:
+    """The answers of another policy, which differ in a few observations, are all taken over."""
+    mending = Mending(copy.deepcopy(spoilt), WORLD, MendingSettings(), 0)
+    own = Practice(exact, WORLD).transitions(exercises(300))
+    data = CloningSet.from_transitions(5, *own)
+    assert not mending._given(data).all()
+    mending._imitate_closely(own, own, repetitions=5)
+    assert mending._given(data).all()
 
 
 def test_failing_runs_differ_in_their_observations(spoilt: AbacusPolicy) -> None:

@@ -34,10 +34,9 @@ SETTINGS = PpoSettings(
     n_epochs=4,
     gamma=0.99,
     gae_lambda=0.8,
+    optimizer="adamw",
     learning_rate=Schedule("linear", 2e-3),
     entropy=Schedule("linear", 0.04),
-    critic_warmup=0,
-    kl_weight=0.0,
     cloning_weight=0.0,
 )
 

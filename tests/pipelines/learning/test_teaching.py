@@ -13,6 +13,9 @@ from oracle.demos.dataset import Demonstrations
 from oracle.exact.certificate import certify
 from oracle.exact.complete_set import ObservationSet, complete_set
 from oracle.exact.witness import WitnessFinder
+from pipelines import teach
+from pipelines.bc_then_ppo import Options
+from pipelines.job.command_line import EXIT_MISTAKE, run
 from pipelines.learning.cloning import copy_weights
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.settings import Choice, CloningSettings, StartWeights, TeachingSettings
@@ -188,3 +191,11 @@ def test_no_task_is_asked_for_twice(observations: ObservationSet) -> None:
         np.diff([each.operations for each in teaching.rounds]) > 0,
         np.ones(len(teaching.rounds) - 1, bool),
     )
+
+
+def test_a_network_that_is_too_slow_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--network", "paper"]
+    assert run(teach.main, Options, teach.__doc__, teach.EXAMPLE, argv) == EXIT_MISTAKE
+    error = capsys.readouterr().err
+    assert "network='paper' is too slow" in error
+    assert error.count("\n") == 1
