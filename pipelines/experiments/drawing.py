@@ -7,6 +7,7 @@ print can be read.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,15 @@ from matplotlib.ticker import NullFormatter
 from abacus.reward import LEVELS
 from oracle.files import atomic_write
 from pipelines.experiments.records import Kind
-from pipelines.experiments.statistics import Text
-from pipelines.scoring.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, YELLOW
+from pipelines.experiments.statistics import Text, estimate
+from pipelines.scoring.figures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, YELLOW
 from pipelines.scoring.figures import STYLE as REPORT_STYLE
 
 SCREEN, PRINT = ".png", ".pdf"
 SCREEN_DPI = 200
-FAINT = "#c9ced3"
+BROWN, PALE = "#7a5230", "#7ea6cc"
+#: Characters of a title on an inch of its figure.
+_TITLE_CHARACTERS = 13.5
 STYLE: dict[str, Any] = {
     **REPORT_STYLE,
     "font.size": 9,
@@ -46,8 +49,9 @@ STYLE: dict[str, Any] = {
     # Embed letters, not outlines.
     "pdf.fonttype": 42,
 }
-#: Distance between zero and the smallest power of ten on an axis, in powers of ten.
-_ZERO_GAP = 0.8
+#: Distance between zero and the smallest power of ten on an axis, in powers of ten; the second if
+#: something is drawn between them.
+_ZERO_GAP, _WIDE_GAP = 0.8, 1.5
 #: Room for markers at the ends of an axis, in powers of ten.
 _MARGIN = 0.35
 
@@ -79,6 +83,9 @@ LOOKS = (
     Look(PURPLE, "v", ":"),
     Look(YELLOW, "P", (0, (6, 1.5, 1, 1.5, 1, 1.5))),
     Look(SKY, "X", (0, (2, 1))),
+    Look(GREY, "<", (0, (4, 1, 1, 1))),
+    Look(BROWN, ">", (0, (1, 1))),
+    Look(PALE, "p", (0, (3, 1.5))),
 )
 
 
@@ -128,34 +135,111 @@ def write_figure(
 
 
 def new_figure(title: str, size: tuple[float, float]) -> Figure:
-    """Return an empty figure with its title, which is wrapped at the figure's edge."""
+    """Return an empty figure with its title, whose lines are broken at the figure's edge."""
     figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", wrap=True)
+    width = round(_TITLE_CHARACTERS * size[0])
+    lines = [part for line in title.splitlines() for part in textwrap.wrap(line, width)]
+    figure.suptitle("\n".join(lines), x=0.01, ha="left")
     return figure
 
 
-def logarithmic(axes: Axes, which: Literal["x", "y"], values: Iterable[float], tick: Text) -> None:
-    """Make an axis logarithmic, with room for `values`; zero is shown beyond a dotted line."""
-    values = list(values)
+def logarithmic(
+    axes: Axes,
+    which: Literal["x", "y"],
+    values: Iterable[float],
+    tick: Text,
+    between: float | None = None,
+) -> None:
+    """Make an axis logarithmic, with room for `values`; zero is shown beyond a dotted line.
+
+    `between`: a value below the smallest power of ten that is drawn apart from zero.
+    """
+    values = [value for value in values if value != between]
     powers = [math.log10(value) for value in values if value > 0] or [0.0]
     # The logarithm of a power of ten may be rounded down.
     smallest = 10.0 ** math.floor(min(powers) + 1e-9)
+    gap = _ZERO_GAP if between is None else _WIDE_GAP
     zero = min(values, default=1.0) <= 0
-    low = -smallest * _MARGIN / _ZERO_GAP if zero else 10 ** (min(powers) - _MARGIN)
+    low = -smallest * _MARGIN / gap if zero else 10 ** (min(powers) - _MARGIN)
     # Limits first: they end the automatic scaling, which a single value would confuse.
     axes.set(**{f"{which}lim": (low, 10 ** (max(powers) + _MARGIN))})
     set_scale = axes.set_xscale if which == "x" else axes.set_yscale
     if zero:
         # Linear below the threshold; the length of this part is given in powers of ten.
-        scale: Any = {"linthresh": smallest, "linscale": 0.9 * _ZERO_GAP}
+        scale: Any = {"linthresh": smallest, "linscale": 0.9 * gap}
         set_scale("symlog", **scale)
         line = axes.axvline if which == "x" else axes.axhline
-        line(smallest / 2, color=INK, linewidth=0.7, linestyle=":")
+        line((between or smallest) / 2, color=INK, linewidth=0.7, linestyle=":")
     else:
         set_scale("log")
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_formatter(lambda value, place: tick(value))
     axis.set_minor_formatter(NullFormatter())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Seeds of one setting in a figure: the place of their mean, and a point for each of them."""
+
+    x: float
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+@dataclass(frozen=True)
+class SeedLine:
+    """A line through the interquartile means of several places, with its intervals and points."""
+
+    label: str
+    look: Look
+    places: Sequence[Place]
+    #: Whether intervals are a band between the places, or a bar at each of them.
+    band: bool = True
+
+    def draw(self, axes: Axes, shift: float = 0.0) -> None:
+        """Draw the line; places at 0 lie beyond a break of the axis, without a line to them.
+
+        `shift`: fraction of a power of ten by which it is moved, so that equal values do not hide
+        each other.
+        """
+        for part in ([p for p in self.places if p.x <= 0], [p for p in self.places if p.x > 0]):
+            xs = [shifted(place.x, shift) for place in part]
+            found = [estimate([place.ys]) for place in part]
+            lows, highs = ([one.ends[k] for one in found] for k in (0, 1))
+            axes.plot(xs, [one.value for one in found], label=self.label, **self.look.line())
+            colour = self.look.colour
+            if len(part) == 1 or not self.band:
+                axes.vlines(xs, lows, highs, color=colour, linewidth=1, alpha=0.7)
+            elif part:
+                axes.fill_between(xs, lows, highs, color=colour, alpha=0.12, linewidth=0)
+            for place in part:
+                axes.plot(
+                    [shifted(x, shift) for x in place.xs],
+                    place.ys,
+                    ".",
+                    color=colour,
+                    alpha=0.45,
+                    markersize=4,
+                    markeredgewidth=0,
+                )
+
+
+def draw_lines(axes: Axes, lines: Sequence[SeedLine], spread: float = 0.03) -> None:
+    """Draw lines side by side, with a legend under the axes."""
+    for number, line in enumerate(lines):
+        line.draw(axes, spread * (number - (len(lines) - 1) / 2))
+    by_label: dict[str, Line2D] = {}
+    for drawn in axes.lines:
+        if np.size(drawn.get_xdata()) and not str(drawn.get_label()).startswith("_"):
+            by_label.setdefault(str(drawn.get_label()), drawn)
+    axes.legend(
+        handles=list(by_label.values()),
+        loc="upper left",
+        bbox_to_anchor=(-0.08, -0.14),
+        ncols=2,
+        fontsize=7.5,
+        columnspacing=1.0,
+    )
 
 
 def shifted(value: float, shift: float) -> float:

@@ -2,109 +2,138 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from pipelines.experiments.arms import ARMS
+from abacus.reward import LEVELS
 from pipelines.experiments.drawing import (
-    FAINT,
     LOOKS,
     FigureFiles,
     Look,
+    Place,
+    SeedLine,
     count_tick,
+    draw_lines,
     legend_below,
     logarithmic,
     look_of,
     panels,
     percent_tick,
     range_text,
-    shifted,
     short_tick,
     write_figure,
 )
 from pipelines.experiments.records import (
-    POLICIES,
-    Kind,
+    Record,
     budget,
     by_setting,
     comparison_of,
     comparisons,
+    early_step,
+    fine_tuning,
     groups,
-    main_comparison,
-    stepping_arms,
+    reward_alone,
+    with_steps,
+    without_steps,
 )
 from pipelines.experiments.statistics import (
-    BEYOND,
     FEWEST_SEEDS,
-    NOT_WITHIN,
-    Estimate,
-    Text,
     accuracies_at,
+    accuracy_at,
     estimate,
+    first_reaching,
     iqm,
     seeds_text,
     shared_steps,
+    whole_curve,
 )
-from pipelines.experiments.tables import (
-    ACCURACY,
-    ALL_SEEDS,
-    WRONG,
-    Change,
-    Measure,
-    final_estimate,
-    kind_thresholds,
-    label_groups,
-    median_labels,
-)
+from pipelines.experiments.tables import median_labels
+from pipelines.job.tables import OPERATION_WORDS, points
 from pipelines.job.tables import decimal_percent as percent
-from pipelines.scoring.figures import GREY, INK
 
-#: Errors below this share have one colour in the heat map.
-_FINEST = 1e-3
-Seeds = Mapping[tuple[Kind, int], pd.DataFrame]
-
-
-ERROR = Measure("error", "operations not solved", percent_tick)
-LONG_ERROR = Measure("long_error_rate", "errors at 16 digits", percent_tick)
-WRONG_OBSERVATIONS = Measure("wrong", "wrong observations", count_tick)
+#: Where no error among those of a score is drawn: between the smallest error rate and "exact".
+NONE_SEEN = 4e-5
+_SMALLEST_ERROR = 1e-4
+#: Accuracy whose first evaluation is named in the title of learning curves.
+_MILESTONE = 0.99
+#: Places of the looks of approaches among `LOOKS`.
+_APPROACH_LOOKS = {
+    "cloning alone": 0,
+    "teaching": 2,
+    "DAgger": 3,
+    "PPO from nothing": 5,
+    "DQN, masked": 7,
+    "DQN, unmasked": 4,
+    "GAIL": 8,
+}
+_ALONE_LOOK = 6
+#: Of PPO after clones: with the most and the least reward, or most and fewer demonstrations.
+_TUNED_LOOKS, _DEMONSTRATION_LOOKS = (1, 4), (1, 9)
 
 
 def draw_figures(rows: pd.DataFrame, folder: Path) -> list[FigureFiles]:
     """Draw all figures for which there are records into a folder."""
-    errors = {f"{policy}_error": 1 - rows[f"{policy}_accuracy"] for policy in POLICIES}
-    return list(_figures(rows.assign(**errors), folder))
+    return list(_figures(rows, folder))
 
 
 def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
-    main = main_comparison(rows)
-    # With one number of demonstrations there is nothing to draw against.
-    if main["demonstrations"].nunique() > 1:
-        yield error_by_demonstrations(_both_operations(main), folder)
-        yield heat_map(main, folder)
-    trained = _rows_with_curves(rows)
-    if len(trained):
-        yield learning_curves(_both_operations(trained), "curves_levels", folder)
-        single = trained[trained["reward"] == "dense"]
-        if (single["operations"] != "both").any():
-            yield learning_curves(single, "curves_operations", folder)
-    tuned = main_comparison(rows[(rows["arm"] == "ppo") & rows["clone_accuracy"].notna()])
+    if len(rows):
+        yield supervision(rows, folder)
+    tuned = fine_tuning(rows)
     if len(tuned):
-        yield ppo_added(_both_operations(tuned), folder)
-    if (rows["arm"] == "dagger").any():
-        yield error_by_labels(rows, folder)
-    for curves in comparisons(rows[rows["evaluations"] > 0], *stepping_arms()):
-        if curves["arm"].isin(("dqn", "dqn_unmasked")).any():
-            yield dqn_curves(curves[curves["demonstrations"] == 0], folder)
+        yield reward_modules(tuned, folder)
+    curves = [part[part["evaluations"] > 0] for part in reward_alone(rows)]
+    levels = [part[part["operations"] == "both"] for part in curves]
+    if any(map(len, levels)):
+        yield learning_curves([part for part in levels if len(part)], "curves_levels", folder)
+    single = [part[part["reward"] == "dense"] for part in curves]
+    single = [part for part in single if (part["operations"] != "both").any()]
+    if single:
+        yield learning_curves(single, "curves_operations", folder)
+
+
+def _look(approach: str) -> Look:
+    return LOOKS[_APPROACH_LOOKS.get(approach, _ALONE_LOOK)]
+
+
+def _averages(counts: Sequence[int]) -> str:
+    """Describe lines, bands and points."""
+    if max(counts, default=0) < FEWEST_SEEDS:
+        return f"Interquartile mean of {seeds_text(counts)}: too few for an interval"
+    few = f" (none for fewer than {FEWEST_SEEDS})" if min(counts) < FEWEST_SEEDS else ""
+    return f"Interquartile mean and 95 % interval{few} of {seeds_text(counts)}; a dot is a seed"
+
+
+# The figure that answers the question: supervision spent against what was reached.
+
+
+def supervision(rows: pd.DataFrame, folder: Path) -> FigureFiles:
+    """Draw the teacher's answers against wrong observations, and steps against errors."""
+    both = _both_operations(rows)
+    answers, steps = answer_lines(both), step_lines(both)
+    level = _shared_level(both)
+    counts = [len(place.ys) for line in (*answers, *steps) for place in line.places]
+    title = f"{finding(both)}\n{_averages(counts)}."
+
+    def draw(figure: Figure) -> None:
+        ((left, right),) = panels(figure, 2, shared=False)
+        draw_lines(left, answers)
+        _scale_answers(left, answers)
+        left.set_title("What the teacher's answers reach")
+        draw_lines(right, steps, spread=0.01)
+        _scale_steps(right, steps)
+        right.set_title(f"What steps with a reward reach (level {level})")
+
+    alt = f"Supervision spent and reached. {finding(both)}"
+    return write_figure(folder, "supervision", title, alt, (11.5, 6.4), draw)
 
 
 def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
@@ -113,208 +142,281 @@ def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
     return both if len(both) else rows
 
 
-def _averages(parts: Sequence[pd.DataFrame]) -> str:
-    """Describe lines and bands over seeds."""
-    counts = [len(seeds) for seeds in parts]
-    if max(counts, default=0) < FEWEST_SEEDS:
-        return f"Interquartile mean of {seeds_text(counts)}: too few for an interval"
-    few = f" (none for fewer than {FEWEST_SEEDS})" if min(counts) < FEWEST_SEEDS else ""
-    return f"Interquartile mean and 95 % interval{few} of {seeds_text(counts)}"
+def _shared_level(rows: pd.DataFrame) -> str:
+    """Return the level with most approaches that learn from its reward; more reward if equal."""
+    stepping = with_steps(rows)
+    approaches = {level: set(stepping[stepping["reward"] == level]["approach"]) for level in LEVELS}
+    return max(LEVELS, key=lambda level: len(approaches[level]))
 
 
-def _errors_alt(settings: Seeds) -> str:
-    """Describe the errors with the fewest and the most demonstrations of each kind."""
-    parts = []
-    for kind in dict.fromkeys(kind for kind, _ in settings):
-        counts = [n for other, n in settings if other == kind]
-        ends = (
-            f"{percent(final_estimate(settings[kind, n], ERROR).value)} % at {n:,}"
-            for n in (counts[0], counts[-1])
-        )
-        parts.append(f"{kind.name}: {', '.join(ends)}")
-    return "Operations not solved, by demonstrations: " + "; ".join(parts)
+def wrong_or_exact(seeds: pd.DataFrame) -> list[float]:
+    """Return the wrong observations of the kept policies; 0 for those that are proven exact."""
+    wrong = seeds["final_wrong"].where(~seeds["final_proven"].astype(bool), 0)
+    return [float(value) for value in wrong]
 
 
-@dataclass(frozen=True)
-class ErrorLine:
-    """A line of errors: its look, and the seeds at each amount of supervision."""
-
-    label: str
-    look: Look
-    seeds: Mapping[float, pd.DataFrame]
+def error_or_exact(rate: float, *, proven: bool = False) -> float:
+    """Return an error rate; 0 if proven exact, `NONE_SEEN` if there was no error by chance."""
+    return 0.0 if proven else rate or NONE_SEEN
 
 
-def _draw_errors(
-    figure: Figure,
-    lines: Sequence[ErrorLine],
-    measures: Sequence[Measure],
-    xlabel: str,
-    tick: Text,
-) -> None:
-    """Draw a panel for each measure, with hollow marks where every seed is certified exact.
+def answer_lines(rows: pd.DataFrame) -> list[SeedLine]:
+    """Return a line for each approach, by the teacher's answers; PPO at two levels."""
+    lines = [
+        SeedLine(approach, _look(approach), _teaching_places(part) or _answer_places(part))
+        for approach, part in _approaches(without_steps(rows))
+    ]
+    tuned = fine_tuning(rows)
+    tuned = tuned[tuned["demonstrations"] > 0]
+    kinds = sorted(set(tuned["kind"]))
+    ends = dict.fromkeys((*kinds[:1], *kinds[-1:]))
+    for kind, place in zip(ends, _TUNED_LOOKS, strict=False):
+        label = f"clone, then PPO, {kind.reward}"
+        part = tuned[tuned["kind"] == kind]
+        lines.append(SeedLine(label, LOOKS[place], _answer_places(part)))
+    level = _shared_level(rows)
+    for part in reward_alone(rows):
+        shown = part[part["reward"] == level]
+        for approach, seeds in _approaches(shown):
+            label = f"{approach}, {level}"
+            lines.append(SeedLine(label, _look(approach), _answer_places(seeds)))
+    return lines
 
-    No errors in a sample is not yet exact, and a mean of zero may hide a seed with errors.
+
+def _approaches(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return the rows of each approach, in the order of the rows."""
+    return [(name, rows[rows["approach"] == name]) for name in dict.fromkeys(rows["approach"])]
+
+
+def _answer_places(rows: pd.DataFrame) -> list[Place]:
+    settings = [seeds for part in comparisons(rows) for seeds in by_setting(part)]
+    places = [
+        Place(median_labels(seeds), seeds["labels"].tolist(), wrong_or_exact(seeds))
+        for seeds in settings
+    ]
+    return sorted(places, key=lambda place: place.x)
+
+
+def _teaching_places(rows: pd.DataFrame) -> list[Place]:
+    """Return a place for each round of teaching; a seed that has ended stays where it is."""
+    found: list[Record] = [record for record in rows["record"] if record.rounds]
+    places = []
+    for number in range(max((len(record.rounds) for record in found), default=0)):
+        now = [record.rounds[min(number, len(record.rounds) - 1)] for record in found]
+        labels = [float(each.labels) for each in now]
+        wrong = [float(each.wrong) for each in now]
+        places.append(Place(median(labels), labels, wrong))
+    return places
+
+
+def step_lines(rows: pd.DataFrame) -> list[SeedLine]:
+    """Return a line for each approach, by environment steps, at the level that most have."""
+    stepping = with_steps(rows)
+    shown = stepping[stepping["reward"].isin((_shared_level(rows), "none"))]
+    numbers = sorted(set(shown[shown["arm"] == "ppo"]["demonstrations"]) - {0})
+    # Of clones, the middle and the largest number of demonstrations.
+    kept = {0, *numbers[len(numbers) // 2 :][:1], *numbers[-1:]}
+    lines = []
+    for part in comparisons(shown):
+        for seeds in by_setting(part):
+            arm, n = seeds["arm"].iloc[0], int(seeds["demonstrations"].iloc[0])
+            if arm == "ppo" and n not in kept:
+                continue
+            approach = str(seeds["approach"].iloc[0])
+            look = _look(approach)
+            if arm == "ppo" and n:
+                look = LOOKS[_DEMONSTRATION_LOOKS[n != numbers[-1]]]
+            name = "PPO" if arm == "ppo" else approach
+            label = f"{name} after {n:,} demonstrations" if n else approach
+            lines.append(SeedLine(label, look, _step_places(seeds)))
+    return lines
+
+
+def _step_places(seeds: pd.DataFrame) -> list[Place]:
+    """Return the evaluations during training, and the kept policies after all steps."""
+    records: list[Record] = seeds["record"].tolist()
+    places = []
+    for points_of_seeds in zip(*(whole_curve(record)[:-1] for record in records), strict=False):
+        xs = [
+            float(record.stage_steps.get("table", 0) + point.step)
+            for record, point in zip(records, points_of_seeds, strict=True)
+        ]
+        ys = [error_or_exact(point.long_error_rate) for point in points_of_seeds]
+        places.append(Place(median(xs), xs, ys))
+    xs = [float(record.all_steps) for record in records]
+    ys = [
+        error_or_exact(record.final.long_error_rate, proven=record.final.proven)
+        for record in records
+    ]
+    return [*places, Place(median(xs), xs, ys)]
+
+
+def _scale_answers(axes: Axes, lines: Sequence[SeedLine]) -> None:
+    places = [place for line in lines for place in line.places]
+    logarithmic(axes, "x", [x for place in places for x in place.xs], short_tick)
+    logarithmic(axes, "y", [0, 1, *(y for place in places for y in place.ys)], _wrong_tick)
+    axes.set_xlabel("answers of the teacher")
+    axes.set_ylabel("wrong observations of 99,784")
+
+
+def _wrong_tick(value: float) -> str:
+    return count_tick(value) if value else "proven\nexact"
+
+
+def _scale_steps(axes: Axes, lines: Sequence[SeedLine]) -> None:
+    places = [place for line in lines for place in line.places]
+    logarithmic(axes, "x", [x for place in places for x in place.xs], short_tick)
+    _scale_errors(axes)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("errors at 16 digits")
+
+
+def _scale_errors(axes: Axes) -> None:
+    """Make the vertical axis one of error rates, with places for no error seen and for exact."""
+    logarithmic(axes, "y", [0, _SMALLEST_ERROR, 1], percent_tick, NONE_SEEN)
+    powers = [10.0**power for power in range(-4, 1)]
+    labels = ["proven\nexact", "none seen", *map(percent_tick, powers)]
+    axes.set_yticks([0, NONE_SEEN, *powers], labels)
+
+
+def finding(rows: pd.DataFrame) -> str:
+    """Say which approaches are proven exact in every seed, with what, and which are not.
+
+    Of each approach, the level and the amount with the least supervision are named.
     """
-    (row,) = panels(figure, len(measures), shared=False)
-    for axes, measure in zip(row, measures, strict=True):
-        drawn = []
-        for place, line in enumerate(lines):
-            # Shifted, so that equal errors do not hide each other.
-            shift = 0.045 * (place - (len(lines) - 1) / 2)
-            found = {amount: final_estimate(seeds, measure) for amount, seeds in line.seeds.items()}
-            _draw_error_line(axes, line, found, shift)
-            drawn += [value for one in found.values() for value in (*one.ends, one.value)]
-        logarithmic(axes, "x", [amount for line in lines for amount in line.seeds], tick)
-        logarithmic(axes, "y", drawn, measure.text)
-        axes.set_xlabel(xlabel)
-        axes.set_title(measure.title)
-    certified = any(seeds["final_exact"].all() for line in lines for seeds in line.seeds.values())
-    style: Any = {"color": INK, "marker": "o", "markerfacecolor": "white", "linestyle": "none"}
-    mark = Line2D([], [], label="hollow: every seed certified exact", **style)
-    legend_below(figure, 4, [mark] if certified else [])
-
-
-def _draw_error_line(
-    axes: Axes, line: ErrorLine, found: Mapping[float, Estimate], shift: float
-) -> None:
-    """Draw a line with its band; zero lies beyond a break of the axis, without a line to it."""
-    for amounts in ([n for n in found if n == 0], [n for n in found if n > 0]):
-        xs = [shifted(n, shift) for n in amounts]
-        lows, highs = ([found[n].ends[k] for n in amounts] for k in (0, 1))
-        axes.plot(xs, [found[n].value for n in amounts], label=line.label, **line.look.line())
-        if len(amounts) == 1:
-            axes.vlines(xs, lows, highs, color=line.look.colour, linewidth=1, alpha=0.7)
-        elif amounts:
-            axes.fill_between(xs, lows, highs, color=line.look.colour, alpha=0.1, linewidth=0)
-    exact = [n for n in found if line.seeds[n]["final_exact"].all()]
-    hollow = {"markerfacecolor": "white", "linestyle": "none", "zorder": 4}
-    xs, ys = [shifted(n, shift) for n in exact], [found[n].value for n in exact]
-    axes.plot(xs, ys, **{**line.look.line(), **hollow})
-
-
-def error_by_demonstrations(rows: pd.DataFrame, folder: Path) -> FigureFiles:
-    """Draw errors on the training distribution and at 16 digits, a line for each kind."""
-    settings, thresholds = by_setting(rows), kind_thresholds(rows, ALL_SEEDS)
-    exact = sum(
-        found.value != BEYOND and found.seeds >= FEWEST_SEEDS for found in thresholds.values()
-    )
-    title = (
-        f"Exact in every seed with up to {rows['demonstrations'].max():,} demonstrations: "
-        f"{exact} of {len(thresholds)} kinds of supervision\n"
-        f"Comparison {comparison_of(rows)}. {_averages(list(settings.values()))}."
-    )
-    lines = [
-        ErrorLine(kind.name, look_of(kind), {n: s for (k, n), s in settings.items() if k == kind})
-        for kind in thresholds
+    proven, others = [], []
+    for _, part in _approaches(rows):
+        enough = []
+        for _, line in groups(part, "kind"):
+            settings = [seeds for each in comparisons(line) for seeds in by_setting(each)]
+            by_amount = sorted(settings, key=_amount)
+            lasting = list(takewhile(_every_seed, reversed(by_amount)))
+            enough += lasting[-1:]
+        if enough:
+            proven.append(min(enough, key=_amount))
+        else:
+            settings = [seeds for each in comparisons(part) for seeds in by_setting(each)]
+            others.append(max(settings, key=_proven_share))
+    texts = [
+        f"{_name(seeds)} with {_spent(seeds)} ({seeds_text([len(seeds)])})"
+        for seeds in sorted(proven, key=_amount)
     ]
-
-    def draw(figure: Figure) -> None:
-        _draw_errors(figure, lines, (ERROR, LONG_ERROR), "demonstrated operations", count_tick)
-
-    alt = _errors_alt(settings)
-    return write_figure(folder, "error_by_demonstrations", title, alt, (9, 4.6), draw)
-
-
-def error_by_labels(rows: pd.DataFrame, folder: Path) -> FigureFiles:
-    """Draw DAgger beside cloning, a panel for each measure."""
-    parts = label_groups(rows)
-    by_kind: dict[Kind, list[pd.DataFrame]] = {}
-    for seeds in parts:
-        by_kind.setdefault(seeds["kind"].iloc[0], []).append(seeds)
-    looks = (LOOKS[0], LOOKS[2], *LOOKS[3:])
-    lines = [
-        ErrorLine(kind.name, look, {median_labels(seeds): seeds for seeds in by_kind[kind]})
-        for kind, look in zip(sorted(by_kind), looks, strict=False)
+    first = f"Proven exact in every seed: {'; '.join(texts) or 'nothing'}."
+    shares = [
+        f"{_name(s)} ({s['final_proven'].sum()} of {len(s)} with {_spent(s)})" for s in others
     ]
-    exact = ", ".join(f"{_fewest_exact(by_kind[kind])} ({kind.name})" for kind in sorted(by_kind))
-    title = f"Teacher's answers from which on every seed is exact: {exact}\n{_averages(parts)}."
-
-    def draw(figure: Figure) -> None:
-        measures = (ERROR, LONG_ERROR, WRONG_OBSERVATIONS)
-        _draw_errors(figure, lines, measures, "teacher's answers", short_tick)
-
-    alt = "; ".join(
-        f"{ARMS[seeds['arm'].iloc[0]].title}, {median_labels(seeds):,.0f} answers: "
-        f"{percent(final_estimate(seeds, ERROR).value)} % not solved"
-        for seeds in parts
-    )
-    return write_figure(folder, "labels", title, alt, (9, 3.7), draw)
+    return first + (f"\nNot in every seed, at best: {'; '.join(shares)}." if shares else "")
 
 
-def _fewest_exact(parts: Sequence[pd.DataFrame]) -> str:
-    """Format the number of answers from which on every seed is exact."""
-    lasting = takewhile(
-        lambda seeds: seeds["final_exact"].all() and len(seeds) >= FEWEST_SEEDS, reversed(parts)
-    )
-    exact = [median_labels(seeds) for seeds in lasting]
-    return f"{min(exact):,.0f}" if exact else NOT_WITHIN
+def _proven_share(seeds: pd.DataFrame) -> tuple[float, tuple[float, float]]:
+    return float(seeds["final_proven"].mean()), _amount(seeds)
 
 
-def heat_map(rows: pd.DataFrame, folder: Path) -> FigureFiles:
-    """Draw the accuracy with demonstrations down and kinds of supervision across."""
-    settings = by_setting(rows)
-    wide = rows.groupby(["demonstrations", "kind"])["final_accuracy"].agg(lambda s: float(iqm(s)))
-    table = wide.unstack()
-    values = table.to_numpy(np.float64)
-    kinds, counts = sorted(set(rows["kind"])), sorted(set(rows["demonstrations"]))
+def _amount(seeds: pd.DataFrame) -> tuple[float, float]:
+    return median_labels(seeds), float(seeds["all_steps"].median())
+
+
+def _name(seeds: pd.DataFrame) -> str:
+    reward, approach = seeds["reward"].iloc[0], seeds["approach"].iloc[0]
+    return f"{approach}" if reward == "none" else f"{approach}, {reward}"
+
+
+def _every_seed(seeds: pd.DataFrame) -> bool:
+    return len(seeds) >= FEWEST_SEEDS and bool(seeds["final_proven"].all())
+
+
+def _spent(seeds: pd.DataFrame) -> str:
+    """Format the supervision of a setting: `2,816 answers and 1.0M steps`."""
+    answers, steps = median_labels(seeds), float(seeds["all_steps"].median())
+    parts = [f"{answers:,.0f} answers"] if answers or not steps else []
+    parts += [f"{_million(steps)} steps"] if steps else []
+    return " and ".join(parts)
+
+
+def _million(steps: float) -> str:
+    return f"{steps / 1e6:,.1f} million" if steps >= 1e5 else f"{steps:,.0f}"
+
+
+# The price of reward modules.
+
+
+def reward_modules(rows: pd.DataFrame, folder: Path) -> FigureFiles:
+    """Draw the operations that PPO does not solve by level, a line for each number of clones."""
+    early, late = early_step(rows), budget(rows)
+    levels = [level for level in LEVELS if (rows["reward"] == level).any()]
+    numbers = sorted(set(rows["demonstrations"]))
+    by_step = {step: module_lines(rows, levels, numbers, step) for step in (early, late)}
+    counts = [len(p.ys) for lines in by_step.values() for line in lines for p in line.places]
+    worth = {step: _worth(rows, levels, numbers, step) for step in (early, late)}
     title = (
-        f"{range_text(wide.tolist(), percent)} % of operations are solved, depending on "
-        f"demonstrations and supervision\nComparison {comparison_of(rows)}. "
-        f"Interquartile mean of {seeds_text(map(len, settings.values()))}; "
-        "below it, the number of seeds that were certified exact, if any"
+        f"Operations solved at {levels[0]} less those at {levels[-1]}, in percentage points:\n"
+        f"after {late:,} steps {worth[late]} demonstrations;\n"
+        f"after {early:,} steps {worth[early]} demonstrations.\n{_averages(counts)}."
     )
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        shades = -np.log10(np.maximum(1 - values, _FINEST))
-        finest = -math.log10(_FINEST)
-        image = axes.imshow(shades, cmap="cividis", vmin=0, vmax=finest, aspect="auto")
-        for (y, x), value in np.ndenumerate(values):
-            seeds = settings.get((kinds[x], counts[y]))
-            axes.text(
-                x,
-                y,
-                "-" if seeds is None else _heat_text(seeds, value),
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color="white" if seeds is not None and shades[y, x] < 0.55 * finest else INK,
-                linespacing=1.1,
-            )
-        names = [kind.name.replace(", ", ",\n").replace(" alone", "\nalone") for kind in kinds]
-        axes.set_xticks(range(len(names)), names, fontsize=7.5)
-        axes.set_yticks(range(len(counts)), [f"{n:,}" for n in counts])
-        axes.set_ylabel("demonstrated operations")
-        axes.grid(visible=False)
-        for edges, line in ((values.shape[0], axes.axhline), (values.shape[1], axes.axvline)):
-            for edge in range(1, edges):
-                line(edge - 0.5, color="white", linewidth=0.8)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        ticks = range(round(finest) + 1)
-        bar = figure.colorbar(image, ax=axes, ticks=list(ticks), pad=0.01, fraction=0.04)
-        labels = [percent(1 - 10.0**-tick).rstrip("0").rstrip(".") or "0" for tick in ticks]
-        bar.ax.set_yticklabels([*labels[:-1], f"{labels[-1]}+"])
-        bar.outline.set_visible(False)
-        bar.set_label("operations solved, %")
+        (row,) = panels(figure, 2)
+        for axes, (step, lines) in zip(row, by_step.items(), strict=True):
+            for number, line in enumerate(lines):
+                _moved(line, 0.09 * (number - (len(lines) - 1) / 2)).draw(axes)
+            _scale_errors(axes)
+            axes.set_xticks(range(1, len(levels) + 1), levels, fontsize=8)
+            axes.set_xlim(0.5, len(levels) + 0.5)
+            axes.set_title(f"after {step:,} steps of PPO")
+        row[0].set_ylabel("operations not solved")
+        legend_below(figure, 3)
 
-    size = (max(2.0 + 0.72 * values.shape[1], 6.5), 1.6 + 0.38 * values.shape[0])
-    return write_figure(folder, "heat_map", title, _errors_alt(settings), size, draw)
+    alt = f"Operations solved, {levels[0]} less {levels[-1]}, in points: {worth[late]}"
+    return write_figure(folder, "reward_modules", title, alt, (11.5, 4.8), draw)
 
 
-def _heat_text(seeds: pd.DataFrame, value: float) -> str:
-    exact = seeds["final_exact"].sum()
-    return percent(value) + (f"\n{exact}/{len(seeds)} exact" if exact else "")
+def module_lines(
+    rows: pd.DataFrame, levels: Sequence[str], numbers: Sequence[int], step: int
+) -> list[SeedLine]:
+    """Return a line over levels for each number of demonstrations, at a step of PPO."""
+    lines = []
+    for look, n in zip(LOOKS, numbers, strict=False):
+        part, places = rows[rows["demonstrations"] == n], []
+        for place, level in enumerate(levels, 1):
+            records: list[Record] = part[part["reward"] == level]["record"].tolist()
+            ys = [_unsolved(record, step) for record in records]
+            known = [y for y in ys if y is not None]
+            if known:
+                places.append(Place(float(place), [float(place)] * len(known), known))
+        label = f"{n:,} demonstrations" if n else "no demonstrations"
+        lines.append(SeedLine(label, look, places))
+    return lines
 
 
-def _rows_with_curves(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return PPO in the comparison with the largest budget, preferably with and without clones."""
+def _unsolved(record: Record, step: int) -> float | None:
+    """Return the share of operations not solved at a step; 0 if proven exact at the end."""
+    accuracy = accuracy_at(record, step)
+    if accuracy is None:
+        return None
+    return error_or_exact(1 - accuracy, proven=record.final.proven and step >= record.cell.steps)
 
-    def preference(part: pd.DataFrame) -> tuple[bool, int]:
-        counts = set(part["demonstrations"])
-        return 0 in counts and len(counts) > 1, budget(part)
 
-    return max(comparisons(rows[rows["evaluations"] > 0], "ppo"), key=preference, default=rows[:0])
+def _moved(line: SeedLine, shift: float) -> SeedLine:
+    """Return a line that is drawn beside others at categories."""
+    places = [Place(p.x + shift, [x + shift for x in p.xs], p.ys) for p in line.places]
+    return replace(line, places=places, band=False)
+
+
+def _worth(rows: pd.DataFrame, levels: Sequence[str], numbers: Sequence[int], step: int) -> str:
+    """Format what the richest level adds to the poorest: `+40.00 with 0, +1.00 with 10`."""
+    parts = []
+    for n in numbers:
+        part = rows[rows["demonstrations"] == n]
+        most, least = (
+            accuracies_at(part[part["reward"] == level]["record"], step)
+            for level in (levels[0], levels[-1])
+        )
+        if most and least:
+            parts.append(f"{points(float(iqm(most) - iqm(least)))} with {n:,}")
+    return ", ".join(parts) or "not known for these"
+
+
+# Learning curves, as the paper's Figs. 2 and 3.
 
 
 @dataclass(frozen=True)
@@ -331,7 +433,7 @@ class CurveLine:
         return float(iqm(self.seeds["last_accuracy"]))
 
     def draw(self, axes: Axes) -> None:
-        """Draw a line of means over seeds, with its band."""
+        """Draw a line of means over seeds with its band, and a thin line for each seed."""
         records = self.seeds["record"].tolist()
         steps = shared_steps(records)
         found = [estimate([accuracies_at(records, step)]) for step in steps]
@@ -340,129 +442,62 @@ class CurveLine:
         axes.plot(millions, [100 * one.value for one in found], label=self.label, **line)
         lows, highs = ([100 * one.ends[k] for one in found] for k in (0, 1))
         axes.fill_between(millions, lows, highs, color=self.look.colour, alpha=0.15, linewidth=0)
+        thin: dict[str, Any] = {"color": self.look.colour, "alpha": 0.35, "linewidth": 0.7}
+        for record in records:
+            curve = whole_curve(record)
+            xs = [point.step / 1e6 for point in curve]
+            axes.plot(xs, [100 * point.accuracy for point in curve], **thin)
+
+    def reached(self) -> str:
+        """Format the median step of the first evaluation with 99 %, and the seeds that have it."""
+        records = self.seeds["record"]
+        found = [p.step for r in records if (p := first_reaching(r, _MILESTONE)) is not None]
+        of_all = f"{len(found)} of {len(records)} seeds"
+        return f"{_million(median(found))} ({of_all})" if found else f"never ({of_all})"
 
 
-def _curve_figure(
-    folder: Path,
-    key: str,
-    finding: str,
-    rows: pd.DataFrame,
-    by_panel: Mapping[str, list[CurveLine]],
-) -> FigureFiles:
-    """Draw panels of learning curves side by side."""
-    averages = _averages([curve.seeds for curves in by_panel.values() for curve in curves])
-    title = f"{finding}\nComparison {comparison_of(rows)}, greedy policy. {averages}"
+def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> FigureFiles:
+    """Draw a panel for each comparison, a curve for each level or operation."""
+    by_panel: Mapping[str, list[CurveLine]] = {
+        _curve_panel(part): [
+            CurveLine(_curve_label(key, seeds), look_of(seeds["kind"].iloc[0]), seeds)
+            for seeds in by_setting(part)
+        ]
+        for part in parts
+    }
+    name, longest = max(by_panel.items(), key=lambda item: budget(item[1][0].seeds))
+    reached = "; ".join(f"{curve.label} {curve.reached()}" for curve in longest)
+    counts = [len(curve.seeds) for curves in by_panel.values() for curve in curves]
+    title = (
+        f"Steps of PPO to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations, "
+        f"{name}: {reached}.\nGreedy policy. {_averages(counts).replace('dot', 'thin line')}."
+    )
 
     def draw(figure: Figure) -> None:
-        (row,) = panels(figure, len(by_panel))
-        for axes, (name, curves) in zip(row, by_panel.items(), strict=True):
+        (row,) = panels(figure, len(by_panel), shared=False)
+        for axes, (panel, curves) in zip(row, by_panel.items(), strict=True):
             for curve in curves:
                 curve.draw(axes)
             ends = range_text([curve.end for curve in curves], percent)
-            axes.set_title(f"{name}: {ends} % at the end")
-            axes.set_xlabel("environment steps, millions")
+            axes.set_title(f"{panel}, {ends} % at the end")
+            axes.set_xlabel("environment steps of PPO, millions")
             axes.set_ylim(-3, 103)
         row[0].set_ylabel("operations solved, %")
         legend_below(figure, 5)
 
     alt = "; ".join(
-        f"{curve.label}, {name}: {percent(curve.end)} % at the end"
-        for name, curves in by_panel.items()
+        f"{curve.label}, {panel}: {percent(curve.end)} % at the end"
+        for panel, curves in by_panel.items()
         for curve in curves
     )
-    return write_figure(folder, key, title, alt, (max(3.6 * len(by_panel), 7.2), 3.7), draw)
+    return write_figure(folder, key, title, alt, (max(5.2 * len(by_panel), 7.6), 4.2), draw)
 
 
-def learning_curves(rows: pd.DataFrame, key: str, folder: Path) -> FigureFiles:
-    """Draw a panel for no, some and most demonstrations, a curve for each kind."""
-    numbers = sorted(set(rows["demonstrations"]))
-    counts = [numbers[place] for place in sorted({0, len(numbers) // 2, len(numbers) - 1})]
-    by_panel = {
-        f"{n:,} demonstrations" if n else "no demonstrations": [
-            CurveLine(kind.name, look_of(kind), seeds)
-            for (kind, other), seeds in by_setting(rows).items()
-            if other == n
-        ]
-        for n in counts
-    }
-    ends = " and ".join(
-        f"{range_text([curve.end for curve in by_panel[name]], percent)} % with {name}"
-        for name in dict.fromkeys((next(iter(by_panel)), next(reversed(by_panel))))
-    )
-    finding = f"Operations that PPO solves after {budget(rows):,} steps: {ends}"
-    return _curve_figure(folder, key, finding, rows, by_panel)
+def _curve_panel(rows: pd.DataFrame) -> str:
+    tabled = any(record.stage_steps.get("table") for record in rows["record"])
+    return f"{comparison_of(rows)}: {'PPO after a table' if tabled else 'PPO from nothing'}"
 
 
-def dqn_curves(rows: pd.DataFrame, folder: Path) -> FigureFiles:
-    """Draw a panel for each level of reward, a curve for each learner."""
-    arms = [arm for arm in stepping_arms() if (rows["arm"] == arm).any()]
-    by_panel: dict[str, list[CurveLine]] = {}
-    for (kind, _), seeds in by_setting(rows).items():
-        curve = CurveLine(ARMS[kind.arm].title, LOOKS[1 + arms.index(kind.arm)], seeds)
-        by_panel.setdefault(kind.name, []).append(curve)
-    by_arm: dict[str, list[float]] = {}
-    for curve in (curve for curves in by_panel.values() for curve in curves):
-        by_arm.setdefault(curve.label, []).append(curve.end)
-    ends = ", ".join(f"{range_text(found, percent)} % ({arm})" for arm, found in by_arm.items())
-    finding = f"Operations solved without demonstrations after {budget(rows):,} steps: {ends}"
-    return _curve_figure(folder, f"dqn_{comparison_of(rows)}", finding, rows, by_panel)
-
-
-def ppo_added(rows: pd.DataFrame, folder: Path) -> FigureFiles:
-    """Draw errors above and wrong observations below, a column of panels for each kind."""
-    settings = by_setting(rows)
-    kinds = sorted(set(rows["kind"]))
-    solved, wrong = (Change.of(rows, "final", measure) for measure in (ACCURACY, WRONG))
-    title = (
-        f"PPO solved more operations than the clone in {solved.rose} of {solved.seeds} runs and "
-        f"fewer in {solved.fell};\nwrong observations fell in {wrong.fell} runs and rose in "
-        f"{wrong.rose} (comparison {comparison_of(rows)}; policy kept by the run; "
-        f"{seeds_text(map(len, settings.values()))} a point)"
-    )
-
-    def draw(figure: Figure) -> None:
-        grid = panels(figure, len(kinds), 2)
-        for row, measure in zip(grid, (ERROR, WRONG_OBSERVATIONS), strict=True):
-            drawn = pd.concat([rows[f"{policy}_{measure.key}"] for policy in POLICIES])
-            for axes, kind in zip(row, kinds, strict=True):
-                for (other, n), seeds in settings.items():
-                    if other == kind:
-                        _draw_change(axes, look_of(kind), seeds, measure, n)
-                logarithmic(axes, "y", drawn, measure.text)
-            row[0].set_ylabel(measure.title)
-        for axes, kind in zip(grid[0], kinds, strict=True):
-            axes.set_title(kind.name)
-        for axes in grid[1]:
-            logarithmic(axes, "x", rows["demonstrations"], short_tick)
-            axes.set_xlabel("demonstrations")
-        marks: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("clone", {"marker": "o", "markerfacecolor": "white", "linestyle": "none"}),
-            ("kept by the run", {"marker": "o", "linestyle": "none"}),
-            ("last of the run", {"marker": "x", "markersize": 4, "linestyle": "none"}),
-            ("each seed, clone to kept", {"color": GREY, "marker": "."}),
-        )
-        base = {"color": INK, "markersize": 5}
-        legend_below(figure, 4, [Line2D([], [], label=k, **{**base, **v}) for k, v in marks])
-
-    changes = {kind: Change.of(part, "final", ACCURACY) for kind, part in groups(rows, "kind")}
-    alt = "; ".join(
-        f"{kind.name}: rose in {change.rose}, fell in {change.fell} of {change.seeds}"
-        for kind, change in changes.items()
-    )
-    size = (max(2.3 * len(kinds) + 0.6, 7.5), 5.6)
-    return write_figure(folder, "ppo_added", title, alt, size, draw)
-
-
-def _draw_change(axes: Axes, look: Look, seeds: pd.DataFrame, measure: Measure, x: float) -> None:
-    """Draw an arrow from the clone to the kept policy, and to its left a thin line a seed."""
-    values = {policy: seeds[f"{policy}_{measure.key}"] for policy in POLICIES}
-    for place, ends in enumerate(zip(values["clone"], values["final"], strict=True)):
-        left = shifted(x, -0.28 + 0.18 * (place + 0.5) / len(seeds))
-        axes.plot([left, left], ends, color=FAINT, linewidth=1, solid_capstyle="round")
-        axes.plot([left], ends[1:], ".", color=GREY, markersize=2.5)
-    clone, kept, last = (float(iqm(values[policy])) for policy in POLICIES)
-    arrow = {"arrowstyle": "-|>", "linewidth": 1.2, "shrinkA": 3, "shrinkB": 2, "mutation_scale": 7}
-    axes.annotate("", (x, kept), (x, clone), arrowprops={"color": look.colour, **arrow})
-    axes.plot([x], [clone], "o", color=look.colour, markerfacecolor="white", markersize=5)
-    axes.plot([x], [kept], "o", color=look.colour, markersize=4)
-    axes.plot([shifted(x, 0.13)], [last], "x", color=INK, markersize=4, markeredgewidth=1)
+def _curve_label(key: str, seeds: pd.DataFrame) -> str:
+    kind = seeds["kind"].iloc[0]
+    return kind.reward if key == "curves_levels" else OPERATION_WORDS[kind.operations]

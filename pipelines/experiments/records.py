@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NO_REWARD = "none"
 #: Policies of a record.
 POLICIES = ("clone", "final", "last")
+#: The budget of the first study, whose answer can be compared.
+EARLY_STEPS = 100_000
 _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
 
 
@@ -183,14 +185,6 @@ class Kind:
         single = "" if self.operations == "both" else f", {OPERATION_WORDS[self.operations]}"
         return level + single
 
-    @property
-    def title(self) -> str:
-        """The arm, and the reward level or a single operation if it has them."""
-        arm = ARMS[self.arm]
-        parts = [arm.title, self.reward if arm.reward else ""]
-        parts.append("" if self.operations == "both" else OPERATION_WORDS[self.operations])
-        return ", ".join(part for part in parts if part)
-
     def __lt__(self, other: Kind) -> bool:
         """Sort both operations first, cloning before rewards, more reward before less."""
         return self._order() < other._order()
@@ -201,11 +195,20 @@ class Kind:
         return _OPERATIONS.index(self.operations), list(ARMS).index(self.arm), place, self.reward
 
 
-#: Columns whose rows differ in the seed alone, within a comparison and but for DAgger.
-SETTING = ["kind", "demonstrations"]
+#: Columns whose rows differ in the seed alone, within a comparison.
+SETTING = ["kind", "demonstrations", "allowed_labels"]
 _SCORES = (*(field.name for field in fields(PolicyScore)), "proven")
 _COLUMNS = [
-    *("comparison", "kind", "arm", "reward", "operations", "demonstrations", "allowed_labels"),
+    *(
+        "comparison",
+        "approach",
+        "kind",
+        "arm",
+        "reward",
+        "operations",
+        "demonstrations",
+        "allowed_labels",
+    ),
     *("steps", "all_steps", "seed", "evaluations", "labels", "demonstrated"),
     *("longest_training_run", "record"),
     *(f"{policy}_{name}" for policy in POLICIES for name in _SCORES),
@@ -224,6 +227,18 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame([_row(record) for record in once], columns=_COLUMNS)
 
 
+def approach_of(cell: Cell) -> str:
+    """Return in words how a cell's policy is learned: the arm, or the stages of a run with PPO."""
+    if cell.arm != "ppo":
+        return ARMS[cell.arm].title
+    if cell.demonstrations:
+        return "clone, then PPO"
+    before = ["table"] if cell.settings.get("table_steps") else []
+    after = ["mending"] if cell.settings.get("mend_rounds") else []
+    stages = ", ".join([*before, "PPO", *after])
+    return f"reward alone ({stages})" if before or after else "PPO from nothing"
+
+
 def kind_of(cell: Cell) -> Kind:
     """Return a cell's kind of supervision."""
     return Kind(cell.arm, cell.reward, cell.operations)
@@ -240,7 +255,8 @@ def _check_settings(cells: Sequence[Cell]) -> None:
         setting = (cell.comparison, kind_of(cell), cell.demonstrations, cell.labels)
         ran = {"steps": cell.steps, **cell.settings, "seed": None, "demo_seed": None}
         before = seen.setdefault(setting, ran)
-        differing = [name for name in {**before, **ran} if before.get(name) != ran.get(name)]
+        # A flag that did not exist yet is no difference.
+        differing = [name for name in before if name in ran and before[name] != ran[name]]
         if differing:
             raise ValueError(
                 f"{cell.name!r} was run with another {', '.join(differing)} than other seeds of "
@@ -257,6 +273,7 @@ def _row(record: Record) -> dict[str, Any]:
     }
     more = {
         "kind": kind_of(record.cell),
+        "approach": approach_of(record.cell),
         "record": record,
         "evaluations": len(record.curve),
         # A cell has the labels that were allowed, its record those that were used.
@@ -272,15 +289,9 @@ def groups(rows: pd.DataFrame, columns: str | list[str]) -> list[tuple[Any, pd.D
     return list(rows.groupby(columns))
 
 
-def comparisons(rows: pd.DataFrame, *arms: str) -> list[pd.DataFrame]:
-    """Return the rows of each comparison, with these arms alone if any are given."""
-    chosen = rows[rows["arm"].isin(arms)] if arms else rows
-    return [part for _, part in groups(chosen, "comparison")]
-
-
-def stepping_arms() -> list[str]:
-    """Return the arms that take environment steps, by which they can be compared."""
-    return [arm.name for arm in ARMS.values() if arm.steps]
+def comparisons(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the rows of each comparison."""
+    return [part for _, part in groups(rows, "comparison")]
 
 
 def comparison_of(rows: pd.DataFrame) -> str:
@@ -288,21 +299,40 @@ def comparison_of(rows: pd.DataFrame) -> str:
     return str(rows["comparison"].iloc[0])
 
 
-def by_setting(rows: pd.DataFrame) -> dict[tuple[Kind, int], pd.DataFrame]:
-    """Return the seeds of each kind of supervision and number of demonstrations."""
-    return dict(groups(rows, SETTING))
+def by_setting(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the seeds of each setting of one comparison."""
+    return [seeds for _, seeds in groups(rows, SETTING)]
 
 
-def main_comparison(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the arms with demonstrations of the comparison with most numbers of them."""
-    demonstrated = [arm.name for arm in ARMS.values() if arm.demonstrations is not None]
-    return max(
-        comparisons(rows, *demonstrated),
-        key=lambda part: (part["demonstrations"].nunique(), part.groupby(SETTING).ngroups),
-        default=rows[:0],
+def with_steps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of arms that take environment steps, by which they can be compared."""
+    return rows[rows["arm"].map(lambda arm: ARMS[arm].steps).astype(bool)]
+
+
+def without_steps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of arms that learn from the teacher's answers alone."""
+    return rows[~rows["arm"].map(lambda arm: ARMS[arm].steps).astype(bool)]
+
+
+def fine_tuning(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return PPO with both operations, in the comparison with most numbers of demonstrations."""
+    tuned = rows[(rows["arm"] == "ppo") & (rows["operations"] == "both")]
+    most = max(
+        comparisons(tuned), key=lambda part: part["demonstrations"].nunique(), default=rows[:0]
     )
+    return most if most["demonstrations"].any() else rows[:0]
+
+
+def reward_alone(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return PPO without demonstrations, for each comparison that has it."""
+    return comparisons(rows[(rows["arm"] == "ppo") & (rows["demonstrations"] == 0)])
 
 
 def budget(rows: pd.DataFrame) -> int:
     """Return the environment steps of reinforcement learning that the cells were given."""
     return int(rows["steps"].max()) if len(rows) else 0
+
+
+def early_step(rows: pd.DataFrame) -> int:
+    """Return the step at which short trainings are shown: 100,000, or a tenth of the budget."""
+    return min(EARLY_STEPS, budget(rows) // 10)

@@ -14,14 +14,16 @@ from oracle.files import atomic_write_text
 from pipelines.experiments.arms import ARMS
 from pipelines.experiments.drawing import SCREEN, FigureFiles
 from pipelines.experiments.figures import draw_figures
+from pipelines.experiments.paper_tables import order_reproduced, training_runs
 from pipelines.experiments.records import (
     Record,
     budget,
     by_setting,
     comparison_of,
     comparisons,
+    fine_tuning,
     frame_of,
-    main_comparison,
+    reward_alone,
 )
 from pipelines.experiments.statistics import BEYOND, NOT_WITHIN, Estimate, seeds_text
 from pipelines.experiments.store import MissingCell
@@ -30,20 +32,17 @@ from pipelines.experiments.tables import (
     ALL_SEEDS,
     HALF_OF_SEEDS,
     MEASURES,
+    OWN_ACCURACY,
     WRONG,
     Change,
-    added_by_demonstrations,
     final_estimate,
     kind_thresholds,
-    label_groups,
     median_labels,
-    missing_cells,
-    order_reproduced,
     tables_of,
-    training_runs,
+    with_clones,
 )
 
-FORMAT, VERSION = "virtual-abacus-study-report", 1
+FORMAT, VERSION = "virtual-abacus-study-report", 2
 TABLES_FILE, SUMMARY_FILE = "tables.md", "summary.json"
 
 
@@ -52,13 +51,14 @@ def write_report(
 ) -> list[Path]:
     """Write tables, figures and numbers into a folder, and return their paths.
 
-    The study may be unfinished. The same records make the same files, in whatever order.
+    The study may be unfinished: `missing` are its cells without a record. The same records make the
+    same files, in whatever order.
     """
     rows = frame_of(records)
     pictures = draw_figures(rows, folder)
     page = markdown(rows, missing, pictures, command)
     atomic_write_text(folder / TABLES_FILE, page)
-    numbers = json.dumps(summary(rows, command), indent=1, allow_nan=False)
+    numbers = json.dumps(summary(rows, missing, command), indent=1, allow_nan=False)
     atomic_write_text(folder / SUMMARY_FILE, numbers + "\n")
     files = [path for picture in pictures for path in picture.files]
     return [folder / TABLES_FILE, folder / SUMMARY_FILE, *files]
@@ -74,11 +74,11 @@ def markdown(
     lines = [
         "# The study: tables",
         "",
-        f"Written by `{command}` from {len(rows):,} records.",
+        f"Written by `{command}` from {len(rows):,} records; {_missing_text(missing)}.",
         "",
         *(f"- `{comparison_of(part)}`: {_contents(part)}" for part in comparisons(rows)),
         "",
-        "A `-` is a cell that was not run. An interquartile mean leaves out the lowest and the "
+        "An interquartile mean leaves out the lowest and the "
         "highest quarter of seeds, with fractions of seeds if a quarter is not whole; with five "
         "seeds it does not see one that fails. Intervals are percentiles of a bootstrap over "
         "seeds. They have no width if all seeds are equal, which is not certainty, and with five "
@@ -87,52 +87,62 @@ def markdown(
     ]
     for picture in pictures:
         lines += [f"![{picture.alt}]({picture.key}{SCREEN})", ""]
-    lines += [table.markdown() for table in tables_of(rows)]
-    not_run = missing_cells(missing)
-    lines += [] if not_run is None else [not_run.markdown()]
+    lines += [table.markdown() for table in tables_of(rows, missing)]
     return "\n".join(lines)
+
+
+def _missing_text(missing: Sequence[MissingCell]) -> str:
+    failed = sum(each.error is not None for each in missing)
+    return f"{failed:,} cells failed, {len(missing) - failed:,} were not run"
 
 
 def _contents(rows: pd.DataFrame) -> str:
     arms = ", ".join(sorted(set(rows["arm"]), key=list(ARMS).index))
-    seeds = seeds_text([rows["seed"].nunique()])
-    return f"{len(rows):,} records, {arms}, {seeds}, up to {budget(rows):,} steps"
+    seeds = sorted(set(rows["seed"]))
+    text = f"{len(rows):,} records, {arms}, {seeds_text([len(seeds)])} from {seeds[0]} on"
+    return text + (f", {budget(rows):,} steps" if budget(rows) else "")
 
 
-def summary(rows: pd.DataFrame, command: str) -> dict[str, Any]:
+def summary(rows: pd.DataFrame, missing: Sequence[MissingCell], command: str) -> dict[str, Any]:
     """Return the numbers of the tables as plain values; shares are of 1, not per cent."""
-    main = main_comparison(rows)
-    dagger = rows["arm"] == "dagger"
-    final, ppo_added, equal_steps = [], [], []
-    # DAgger's amount of supervision is its labels, not demonstrations.
-    for part in comparisons(rows[~dagger]):
-        steps, settings = budget(part), by_setting(part)
-        for (kind, n), seeds in settings.items():
-            where = {"comparison": comparison_of(part), **asdict(kind), "demonstrations": n}
-            final.append(where | _measured(seeds))
-            if kind.arm == "ppo" and n and seeds["clone_accuracy"].notna().any():
-                ppo_added.append(where | _changes(seeds))
-            added = added_by_demonstrations(seeds, settings.get((kind, 0)), steps) if n else None
-            if added:
-                equal_steps.append(where | {"steps": steps, "accuracy_added": asdict(added)})
+    tuned = fine_tuning(rows)
     return {
         "format": FORMAT,
         "version": VERSION,
         "command": command,
         "records": len(rows),
+        "failed": sum(each.error is not None for each in missing),
+        "not_run": sum(each.error is None for each in missing),
         "comparisons": {comparison_of(part): _counts(part) for part in comparisons(rows)},
-        "main_comparison": comparison_of(main) if len(main) else None,
-        "final": final,
-        "demonstrations_to_exact": list(_thresholds(main)),
-        "ppo_added": ppo_added,
-        "equal_steps": equal_steps,
-        "longest_training_runs": [
-            row for part in comparisons(rows, "ppo") for row in _longest_runs(part)
+        "settings": [
+            _where(seeds) | _spent(seeds) | _measured(seeds)
+            for part in comparisons(rows)
+            for seeds in by_setting(part)
         ],
-        "labels": [
-            asdict(seeds["kind"].iloc[0]) | {"labels": median_labels(seeds)} | _measured(seeds)
-            for seeds in (label_groups(rows) if dagger.any() else [])
+        "demonstrations_to_exact": list(_thresholds(with_clones(tuned, rows))),
+        "ppo_added": [
+            _where(seeds) | _changes(seeds)
+            for seeds in by_setting(tuned)
+            if seeds["clone_accuracy"].notna().any()
         ],
+        "longest_training_runs": [_longest_runs(part) for part in reward_alone(rows)],
+    }
+
+
+def _where(seeds: pd.DataFrame) -> dict[str, Any]:
+    names = ("comparison", "approach", "demonstrations", "allowed_labels")
+    found = {name: seeds[name].iloc[0] for name in names}
+    plain = {name: v if isinstance(v, str) else int(v) for name, v in found.items()}
+    return plain | asdict(seeds["kind"].iloc[0])
+
+
+def _spent(seeds: pd.DataFrame) -> dict[str, Any]:
+    """Return medians of what the seeds of a setting used."""
+    return {
+        "answers": median_labels(seeds),
+        "demonstrated": float(seeds["demonstrated"].median()),
+        "all_steps": float(seeds["all_steps"].median()),
+        "stage_steps": [record.stage_steps for record in seeds["record"]],
     }
 
 
@@ -148,8 +158,14 @@ def _counts(rows: pd.DataFrame) -> dict[str, Any]:
 def _measured(seeds: pd.DataFrame) -> dict[str, Any]:
     return {
         "seeds": len(seeds),
-        "exact": int(seeds["final_exact"].sum()),
-        **{measure.key: asdict(final_estimate(seeds, measure)) for measure in MEASURES},
+        "exact_as_the_teacher": int(seeds["final_exact"].sum()),
+        "exact_by_own_runs": int((seeds["final_own_runs"] == "exact").sum()),
+        "own_runs_asked": int(seeds["final_own_runs"].notna().sum()),
+        "proven": int(seeds["final_proven"].sum()),
+        **{
+            measure.key: asdict(final_estimate(seeds, measure))
+            for measure in (*MEASURES, OWN_ACCURACY)
+        },
     }
 
 
@@ -157,7 +173,6 @@ def _thresholds(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     every, half = (kind_thresholds(rows, share) for share in (ALL_SEEDS, HALF_OF_SEEDS))
     for kind in every:
         yield {
-            "comparison": comparison_of(rows),
             **asdict(kind),
             "all_seeds": _threshold(every[kind]),
             "half_of_seeds": _threshold(half[kind]),
@@ -180,15 +195,13 @@ def _changes(seeds: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _longest_runs(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for n, runs in training_runs(rows):
-        best = {name: max(lengths, default=None) for name, lengths in runs.items()}
-        known = {name: length for name, length in best.items() if length is not None}
-        if len(known) > 1:
-            yield {
-                "comparison": comparison_of(rows),
-                "demonstrations": n,
-                "best": best,
-                "by_seed": runs,
-                "order_reproduced_by_best": order_reproduced(known),
-            }
+def _longest_runs(rows: pd.DataFrame) -> dict[str, Any]:
+    runs = training_runs(rows)
+    best = {name: max(lengths, default=None) for name, lengths in runs.items()}
+    known = {name: length for name, length in best.items() if length is not None}
+    return {
+        "comparison": comparison_of(rows),
+        "best": best,
+        "by_seed": runs,
+        "order_reproduced_by_best": order_reproduced(known),
+    }

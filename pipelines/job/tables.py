@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment
@@ -76,6 +76,11 @@ class Table:
         authors = Markup(' class="authors"')  # the style sheet sets the published figures apart
         classes = [authors if name.startswith("authors") else "" for name in self.header]
         return Markup(_HTML.render(table=self, classes=classes))
+
+
+def table_of(key: str, title: str, note: str, rows: Sequence[Mapping[str, str]]) -> Table:
+    """Make a table from rows of named cells; the header is the names of the first row."""
+    return Table(key, title, note, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
 
 
 def _markdown_row(cells: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def cell(**changed: Any) -> Cell:
         "settings": {},
     }
     values |= changed
-    if values["arm"] in ("cloning", "dagger"):
+    if values["arm"] in ("cloning", "dagger", "teaching"):
         values |= {"reward": "none", "steps": 0}
     return Cell(**values)
 
@@ -59,16 +60,17 @@ def record(
 ) -> Record:
     """A record; the curve is given as steps and accuracies, `asked` are the labels allowed."""
     final = final or score(accuracy)
+    made = cell(labels=asked, **changed)
     return Record(
-        cell=cell(labels=asked, **changed),
+        cell=made,
         clone=clone,
         final=final,
         last=last or final,
         curve=tuple(CurvePoint(step, step / 100, a, 1 - a, 5) for step, a in curve),
         longest_training_run=run,
         labels=labels,
-        demonstrated=changed.get("demonstrations", 10),
-        stage_steps={"ppo": changed["steps"]} if changed.get("steps") else {},
+        demonstrated=made.demonstrations,
+        stage_steps={made.arm: made.steps} if made.steps else {},
         rounds=tuple(TeachingRound(*each) for each in rounds),
         seconds={"cloning": 1.0, "reinforcement": 2.0, "all": 4.0},
     )
@@ -79,28 +81,25 @@ def seeds(accuracies: Sequence[float], **values: Any) -> list[Record]:
     return [record(accuracy, seed=k, **values) for k, accuracy in enumerate(accuracies)]
 
 
+#: Stages of a run from reward alone, as settings of its cell.
+ALONE = {"table_steps": 4_000_000, "mend_rounds": 20}
+
+
 def study(
-    demonstrations: Sequence[int] = (0, 1, 10, 100, 1000),
+    demonstrations: Sequence[int] = (0, 10, 100, 1000),
     seeds_of_each: int = 3,
     points: int = 6,
     steps: int = 1_000_000,
 ) -> list[Record]:
     """All comparisons, as a study has them when it is done."""
     generator = np.random.default_rng(7)
-    single: tuple[Operations, ...] = ("add", "subtract")
-    rewards: list[tuple[str, Operations]] = [(level, "both") for level in LEVELS]
-    rewards += [("dense", operations) for operations in single]
     made: list[Record] = []
     for seed in range(seeds_of_each):
         for n in demonstrations:
+            made += [_made(generator, "teacher", "cloning", n, "none", "both", seed)] if n else []
             made += [
-                _made(generator, "supervision", "cloning", n, "none", operations, seed)
-                for operations in ("both", *single)
-                if n
-            ]
-            made += [
-                _made(generator, "supervision", "ppo", n, reward, operations, seed, steps, points)
-                for reward, operations in rewards
+                _made(generator, "reward", "ppo", n, level, "both", seed, steps, points)
+                for level in LEVELS
             ]
         made += _others(generator, seed, demonstrations[len(demonstrations) // 2], steps, points)
     return made
@@ -110,19 +109,37 @@ def _others(
     generator: np.random.Generator, seed: int, n: int, steps: int, points: int
 ) -> Iterator[Record]:
     both: Operations = "both"
-    for count in (0, n):
-        for reward in list(LEVELS)[:3]:
-            yield _made(generator, "curves", "ppo", count, reward, both, seed, 4 * steps, points)
-        for alone in ("add", "subtract"):
-            yield _made(generator, "curves", "ppo", count, "dense", alone, seed, 4 * steps, points)
-    for labels in (300, 3_000, 30_000, 300_000):
-        yield _made(
-            generator, "teachers", "dagger", 0, "none", both, seed, points=points, labels=labels
+    for labels in (300, 3_000, 30_000):
+        yield _made(generator, "teacher", "dagger", 0, "none", both, seed, labels=labels)
+    yield taught(seed, n)
+    for level in ("dense", "no_of"):
+        yield _made(generator, "reward", "dqn", 0, level, both, seed, steps, points)
+    yield _made(generator, "reward", "gail", n, "none", both, seed, steps, points)
+    for level in list(LEVELS)[:3]:
+        whole = _made(
+            generator, "alone", "ppo", 0, level, both, seed, 2 * steps, points, alone=True
         )
-    arms: tuple[str, ...] = ("ppo", "dqn", "dqn_unmasked")
-    for arm in arms:
-        for reward in ("dense", "no_of"):
-            yield _made(generator, "dqn", arm, 0, reward, both, seed, 2 * steps, points)
+        exact = replace(whole.final, own_runs="exact") if level == "dense" else whole.final
+        yield replace(whole, final=exact)
+    for operations in ("add", "subtract"):
+        yield _made(generator, "alone", "ppo", 0, "dense", operations, seed, 2 * steps, points)
+
+
+def taught(seed: int = 0, n: int = 100, *, wrong: Sequence[int] = (900, 80, 0)) -> Record:
+    """A record of teaching, with rounds that leave so many observations wrong."""
+    rounds = [(n + 40 * k, 30 * (n + 40 * k), left) for k, left in enumerate(wrong)]
+    operations, labels, left = rounds[-1]
+    made = record(
+        final=score(1 - left / 1e5, left),
+        clone=score(0.6),
+        rounds=rounds,
+        labels=labels,
+        arm="teaching",
+        comparison="teacher",
+        demonstrations=n,
+        seed=seed,
+    )
+    return replace(made, demonstrated=operations)
 
 
 def _made(
@@ -136,12 +153,14 @@ def _made(
     steps: int = 0,
     points: int = 0,
     labels: int = 0,
+    *,
+    alone: bool = False,
 ) -> Record:
     noise = float(np.exp(generator.normal(0, 0.4)))
     learned = labels / 4 if labels else 40 * n
     clone_error = min(1.0, noise * 12 / (learned + 1) ** 0.75)
     clone_error = 0.0 if clone_error < 0.004 else clone_error
-    slow = 40 if arm.startswith("dqn") else 1
+    slow = 40 if arm == "dqn" else 1
     pace = _HARDNESS[reward] * slow * noise * (0.7 if operations != "both" else 1)
     curve = []
     for k in range(points + 1 if steps else 0):
@@ -152,14 +171,14 @@ def _made(
     end = 1.0 if end > 0.9985 else end
     wrong = 0 if end == 1 else 1 + round(1500 * (1 - end) ** 0.5)
     clone = score(1 - clone_error, round(1800 * clone_error**0.5)) if n and steps else None
-    return record(
+    made = record(
         clone=clone,
         final=score(end, wrong),
         # Where there is little reward, it may spoil what was cloned.
         last=score(end * 0.99**pace, wrong + round(20 * pace)),
         curve=curve,
         run=round(900 * generator.uniform(0.3, 1)),
-        labels=labels or 60 * n,
+        labels=labels or 30 * n,
         comparison=comparison,
         arm=arm,
         demonstrations=n,
@@ -168,4 +187,8 @@ def _made(
         asked=labels,
         steps=steps,
         seed=seed,
+        settings=ALONE if alone else {},
     )
+    before = {"table": ALONE["table_steps"]} if alone else {}
+    after = {"mending": 1_000_000} if alone else {}
+    return replace(made, stage_steps=before | made.stage_steps | after)

@@ -94,7 +94,7 @@ def test_other_settings_of_cloning_make_another_clone(
 
 def test_the_record_of_a_fine_tuned_clone(fine_tuned: Record, work: WorkFolder) -> None:
     assert fine_tuned.cell == FINE_TUNING
-    assert fine_tuned.clone == run_cell(CLONING, work).final
+    assert fine_tuned.clone == run_cell(CLONING, work).last
     assert fine_tuned.curve[0].step == 0
     assert fine_tuned.curve[-1].step >= FINE_TUNING.steps
     assert fine_tuned.curve[-1].seconds == round(fine_tuned.seconds["ppo_processor"], 1) > 0

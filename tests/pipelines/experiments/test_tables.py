@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pipelines.experiments.paper_tables import PAPER_ROWS, order_reproduced, verdict
 from pipelines.experiments.records import Record, frame_of
 from pipelines.experiments.statistics import BEYOND, Estimate
-from pipelines.experiments.tables import (
-    PAPER_ROWS,
-    order_reproduced,
-    tables_of,
-    threshold_text,
-    verdict,
-)
+from pipelines.experiments.store import MissingCell
+from pipelines.experiments.tables import tables_of, threshold_text
 from pipelines.job.tables import Table, count
 from pipelines.job.tables import decimal_percent as percent
-from tests.pipelines.experiments.synthetic_records import record, score, seeds, study
+from tests.pipelines.experiments.synthetic_records import (
+    ALONE,
+    cell,
+    record,
+    score,
+    seeds,
+    study,
+    taught,
+)
 
 
 def tables(records: list[Record]) -> dict[str, Table]:
@@ -54,42 +59,63 @@ def small_grid() -> list[Record]:
     ]
 
 
-def test_the_grid_has_means_and_missing_cells() -> None:
-    table = tables(small_grid())["accuracy"]
-    assert table.header == ("demonstrations", "cloning alone", "dense", "answer_only")
-    assert [row[0] for row in table.rows] == ["0", "3", "20"]
-    assert cells(table, "0")["cloning alone"] == "-"
-    assert cells(table, "0")["dense"].startswith("25.00 (1")
-    assert cells(table, "3")["cloning alone"].startswith("65.00 (5")
-    assert cells(table, "3")["dense"] == "95.00 (90.00 to 100)"
-    assert cells(table, "3")["answer_only"] == "25.00 (1 seed)"
-    assert cells(table, "20")["dense"] == "-"
-    assert cells(table, "20")["cloning alone"] == "100 (100 to 100)"
-    assert "4 seeds unless" in table.note
-
-
-def test_errors_wrong_observations_and_certificates() -> None:
-    found = tables(small_grid())
-    # Three times the error, by how the records are made: 3 * 0.05.
-    assert cells(found["long_error_rate"], "3")["dense"].startswith("15.00 (")
-    # 30,000 times the error.
-    assert cells(found["wrong"], "3")["dense"] == "1,500 (0 to 3,000)"
-    assert cells(found["certified"], "3")["dense"] == "2 of 4"
-    assert cells(found["certified"], "20")["cloning alone"] == "4 of 4"
-    assert cells(found["certified"], "20")["answer_only"] == "-"
-
-
-def test_the_last_row_averages_over_demonstrations_of_all_columns() -> None:
-    records = [
-        *seeds([0.0] * 3, arm="cloning", demonstrations=1),
-        *seeds([1.0] * 3, arm="cloning", demonstrations=9),
-        *seeds([0.5] * 3, demonstrations=1),
-        *seeds([0.5] * 3, demonstrations=9),
-        *seeds([0.9] * 3, demonstrations=0),
+def test_answers_stand_beside_what_they_reach_and_both_certificates() -> None:
+    own = replace(score(1.0, wrong=7), own_runs="exact")
+    open_case = replace(score(1.0, wrong=8), own_runs="not proven")
+    cloned = [
+        *seeds([0.5, 0.6], arm="cloning", demonstrations=3, labels=90),
+        record(arm="cloning", demonstrations=3, labels=96, seed=2, final=own),
+        record(arm="cloning", demonstrations=3, labels=96, seed=3, final=open_case),
     ]
-    row = cells(tables(records)["accuracy"], "1 to 9 together")
-    assert row["cloning alone"] == "50.00 (50.00 to 50.00)"
-    assert row["dense"] == "50.00 (50.00 to 50.00)"
+    single = seeds([0.7] * 3, arm="cloning", operations="add", demonstrations=5, labels=333)
+    table = tables([*cloned, *single, taught(0), taught(1, wrong=(5, 0))])["by_answers"]
+    assert [row[0] for row in table.rows] == ["cloning alone", "cloning alone", "teaching"]
+    row = cells(table, "cloning alone", "both operations")
+    assert row["answers"] == "93 (90 to 96)"
+    assert row["demonstrated operations"] == "3"
+    assert row["operations solved, %"].startswith("80.00 (")
+    assert row["exact as the teacher"] == "0 of 4"
+    # Two records of the four were not asked.
+    assert row["exact by own runs"] == "1 of 2 (1 not decided)"
+    assert cells(table, "cloning alone", "addition")["exact by own runs"] == "-"
+    row = cells(table, "teaching")
+    assert row["answers"] == "4,800 (4,200 to 5,400)"
+    assert row["demonstrated operations"] == "160 (140 to 180)"
+    assert row["exact as the teacher"] == "2 of 2"
+
+
+def test_steps_are_given_by_stage_with_both_accuracies() -> None:
+    made = seeds([0.25] * 3, demonstrations=0, reward="no_of_sp", settings=ALONE)
+    stages = {"table": 9000, "ppo": 1000, "mending": 80}
+    alone = [
+        replace(one, stage_steps=stages, final=replace(one.final, own_accuracy=0.75))
+        for one in made
+    ]
+    plain = seeds([0.5] * 3, comparison="reward", labels=300)
+    table = tables([*alone, *plain])["by_steps"]
+    row = cells(table, "supervision", "reward alone (table, PPO, mending)", "no_of_sp")
+    assert row["steps"] == "table 9,000; ppo 1,000; mending 80"
+    assert row["operations solved, %"] == "25.00 (25.00 to 25.00)"
+    assert row["by the level's own rules, %"] == "75.00 (75.00 to 75.00)"
+    row = cells(table, "reward", "clone, then PPO")
+    assert (row["steps"], row["answers"], row["demonstrations"]) == ("1,000", "300", "10")
+
+
+def test_short_and_long_trainings_stand_side_by_side() -> None:
+    line = ((0, 0.1), (100, 0.4), (1000, 0.9))
+    made = [
+        *seeds([0.95] * 3, demonstrations=5, curve=line),
+        *seeds([0.3] * 3, demonstrations=0, reward="no_of"),
+    ]
+    table = tables(made)["short_and_long"]
+    assert table.title == "PPO after 100 and after 1,000 steps"
+    row = cells(table, "5", "dense")
+    assert row["before PPO"] == "10.00 (10.00 to 10.00)"
+    assert row["100 steps"] == "40.00 (40.00 to 40.00)"
+    assert row["1,000 steps"] == "90.00 (90.00 to 90.00)"
+    assert row["kept"] == "95.00 (95.00 to 95.00)"
+    # Without a curve.
+    assert cells(table, "0", "no_of")["100 steps"] == "-"
 
 
 def test_demonstrations_to_exactness() -> None:
@@ -101,14 +127,38 @@ def test_demonstrations_to_exactness() -> None:
     assert cells(table, "answer_only")["at least half"] == "not within this grid (1 seed)"
 
 
+def test_a_proof_by_own_runs_counts_for_the_threshold() -> None:
+    own = replace(score(1.0, wrong=7), own_runs="exact")
+    made = [
+        *seeds([0.5] * 3, arm="cloning", demonstrations=3),
+        *seeds([1.0] * 3, arm="cloning", demonstrations=20, final=own),
+    ]
+    table = tables(made)["demonstrations_to_exact"]
+    assert cells(table, "cloning alone")["all seeds exact"] == "20 (20 to 20; 3 seeds)"
+
+
+def test_cells_without_a_record_are_counted() -> None:
+    missing = [
+        MissingCell(cell(seed=7), "no memory"),
+        MissingCell(cell(seed=8), None),
+        MissingCell(cell(arm="dagger", labels=300, demonstrations=0), None),
+    ]
+    (table,) = tables_of(frame_of([]), missing)
+    assert "1 cells failed, 2 were not run" in table.note
+    row = cells(table, "supervision", "clone, then PPO", "dense", "10")
+    assert (row["failed"], row["not run"], row["seeds"]) == ("1", "1", "7, 8")
+    assert row["errors"] == "no memory"
+    assert cells(table, "supervision", "DAgger", "DAgger", "300 answers")["errors"] == "-"
+
+
 def test_ppo_added_counts_seeds() -> None:
     table = tables(small_grid())["ppo_added"]
-    row = cells(table, "supervision", "dense", "3")
+    row = cells(table, "3", "dense")
     assert row["solved, %: clone"] == "95.00"
     assert row["solved, %: kept: rose / fell"] == "2 / 2"
     assert row["wrong: kept: rose / fell"] == "2 / 2"
     worse = seeds([0.99] * 3, clone=score(0.9, wrong=5), last=score(0.8, wrong=5))
-    row = cells(tables(worse)["ppo_added"], "supervision", "dense", "10")
+    row = cells(tables(worse)["ppo_added"], "10", "dense")
     assert row["solved, %: kept: rose / fell"] == "3 / 0"
     assert row["solved, %: last: rose / fell"] == "0 / 3"
     assert row["wrong: last: rose / fell"] == "0 / 0"
@@ -121,11 +171,11 @@ def test_milestones_are_medians_of_the_seeds_that_reached_them() -> None:
         record(seed=k, demonstrations=0, curve=((0, 0.0), (step, top)))
         for k, (step, top) in enumerate([(200, 0.95), (400, 1.0), (900, 0.9), (999, 0.2)])
     ]
-    row = cells(tables(records)["milestones_supervision"], "PPO", "dense", "0")
+    row = cells(tables(records)["milestones_supervision"], "PPO from nothing", "dense", "0")
     assert row["to 90%"] == "400 steps, 4 s (3 of 4)"
     assert row["to 100%"] == "400 steps, 4 s (1 of 4)"
     lost = record(demonstrations=0, curve=((0, 0.0), (50, 0.2)))
-    row = cells(tables([lost])["milestones_supervision"], "PPO", "dense", "0")
+    row = cells(tables([lost])["milestones_supervision"], "PPO from nothing", "dense", "0")
     assert row["to 90%"] == "not reached (0 of 1)"
 
 
@@ -149,9 +199,9 @@ IN_ORDER = {
 
 def test_the_papers_rows_stand_beside_ours() -> None:
     table = tables(longest(**IN_ORDER))["longest_runs"]
-    paper = cells(table, "the paper")
+    paper = cells(table, "the paper, 35 million steps")
     assert [paper[name] for name in PAPER_ROWS] == ["515", "1,145", "773", "907", "675"]
-    ours = cells(table, "supervision, 1,000 steps", "0")
+    ours = cells(table, "supervision, 1,000 steps")
     assert ours["no_of"].startswith("best 92; 91 (")
     assert ours["order reproduced? (mean)"] == ours["order reproduced? (best)"] == "yes"
 
@@ -179,49 +229,23 @@ def test_a_claim_is_decided_by_its_interval() -> None:
     assert verdict(Estimate(5, None, None, 1)) == "not decided"
 
 
-def test_dagger_and_cloning_are_sorted_by_labels() -> None:
-    records = [
-        *seeds([0.5] * 3, arm="cloning", demonstrations=1, labels=60),
-        *seeds([0.9] * 3, arm="cloning", demonstrations=10, labels=600),
-        *seeds(
-            [1.0] * 3, arm="dagger", comparison="teachers", demonstrations=0, labels=299, asked=300
-        ),
-        *seeds([0.7] * 3, arm="cloning", operations="add", demonstrations=5, labels=333),
-    ]
-    rows = tables(records)["labels"].rows
-    assert [row[:2] for row in rows] == [
-        ("60", "cloning alone"),
-        ("299", "DAgger"),
-        ("600", "cloning alone"),
-    ]
-    assert rows[1][4] == "100 (100 to 100)"
-    assert rows[1][-1] == "3 of 3"
-
-
-def test_dqn_stands_beside_ppo_at_equal_steps() -> None:
-    def run(arm: str, end: float) -> list[Record]:
+def test_learners_stand_side_by_side_at_equal_steps() -> None:
+    def run(arm: str, end: float, **values: Any) -> list[Record]:
         line = ((0, 0.0), (1000, end))
-        return seeds([end] * 3, arm=arm, comparison="dqn", demonstrations=0, curve=line)
+        return seeds([end] * 3, arm=arm, comparison="reward", curve=line, **values)
 
-    table = tables([*run("ppo", 0.8), *run("dqn", 0.2)])["dqn_dqn"]
-    assert cells(table, "dense", "PPO")["500 steps"] == "40.00 (40.00 to 40.00)"
-    assert cells(table, "dense", "DQN, masked")["1,000 steps"] == "20.00 (20.00 to 20.00)"
-
-
-def test_demonstrations_against_none_at_equal_steps() -> None:
-    records = [
-        *seeds([0.4] * 3, demonstrations=0, curve=((0, 0.0), (1000, 0.4))),
-        *seeds([0.9] * 3, demonstrations=5, labels=70, curve=((0, 0.5), (1000, 0.9))),
-        *seeds([0.9] * 3, demonstrations=5, reward="no_of"),
-    ]
-    table = tables(records)["equal_steps_supervision"]
-    without, given = cells(table, "dense", "0"), cells(table, "dense", "5")
-    assert without["500 steps"] == "20.00 (20.00 to 20.00)"
-    assert given["500 steps"] == "70.00 (70.00 to 70.00); +50.00 (+50.00 to +50.00)"
-    assert given["teacher's answers"] == "70"
-    # Not run, or without a curve.
-    assert cells(table, "no_of", "0")["seeds"] == "0"
-    assert cells(table, "no_of", "5")["500 steps"] == "-"
+    table = tables(
+        [
+            *run("ppo", 0.8, demonstrations=0),
+            *run("ppo", 0.9, demonstrations=10),
+            *run("dqn", 0.2, demonstrations=0),
+            *run("gail", 0.1, demonstrations=10, reward="none"),
+        ]
+    )["learners_reward"]
+    assert [row[0] for row in table.rows] == ["PPO from nothing", "GAIL", "DQN, masked"]
+    row = cells(table, "PPO from nothing", "dense", "0")
+    assert row["500 steps"] == "40.00 (40.00 to 40.00)"
+    assert cells(table, "DQN, masked")["1,000 steps"] == "20.00 (20.00 to 20.00)"
 
 
 def test_any_part_of_the_study_has_tables() -> None:
@@ -234,13 +258,9 @@ def test_any_part_of_the_study_has_tables() -> None:
 
 
 def test_other_comparisons_and_rewards_keep_their_names() -> None:
-    renamed = [
-        *seeds([0.5] * 3, comparison="mine", demonstrations=7, reward="step,submit"),
-        *seeds([0.5] * 3, comparison="mine", demonstrations=77, reward="dense"),
-    ]
-    table = tables(renamed)["accuracy"]
-    assert table.header == ("demonstrations", "dense", "step,submit")
-    assert "`mine`" in table.note
+    renamed = seeds([0.5] * 3, comparison="mine", demonstrations=7, reward="step,submit")
+    row = cells(tables(renamed)["by_steps"], "mine", "clone, then PPO", "step,submit")
+    assert row["demonstrations"] == "7"
 
 
 def test_runs_of_two_budgets_are_not_mixed() -> None:
@@ -250,6 +270,8 @@ def test_runs_of_two_budgets_are_not_mixed() -> None:
     with pytest.raises(ValueError, match="another rate"):
         frame_of([record(seed=0, settings={"rate": 1}), record(seed=1, settings={"rate": 2})])
     assert tables([record(seed=k, settings={"seed": k}) for k in range(2)])
+    # A flag that did not exist when the first seed was run.
+    assert tables([record(seed=0), record(seed=1, settings={"rate": 1})])
 
 
 def test_a_cell_that_was_recorded_twice_counts_once() -> None:
