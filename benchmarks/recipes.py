@@ -132,6 +132,7 @@ RECIPES: dict[str, CloningRecipe] = {
     "updates-500": CloningRecipe(replace(CHOSEN, updates=500)),
     "updates-2000": CloningRecipe(replace(CHOSEN, updates=2_000)),
     "updates-4000": CloningRecipe(replace(CHOSEN, updates=4_000)),
+    "updates-8000": CloningRecipe(replace(CHOSEN, updates=8_000)),
     "batch-128": CloningRecipe(replace(CHOSEN, batch_size=128)),
     "batch-512": CloningRecipe(replace(CHOSEN, batch_size=512)),
     "rate-0.05": CloningRecipe(replace(CHOSEN, learning_rate=0.05)),
@@ -209,6 +210,7 @@ LESSONS: dict[str, Lesson] = {
         settings=replace(SPREAD, weights="kept"),
     ),
     "teach-updates-2000": Lesson(cloning=replace(CHOSEN, updates=2_000)),
+    "teach-updates-4000": Lesson(cloning=replace(CHOSEN, updates=4_000)),
     "teach-smoothing-0.1": Lesson(cloning=replace(CHOSEN, label_smoothing=0.1)),
 }
 
