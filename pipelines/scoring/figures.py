@@ -14,7 +14,7 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from pipelines.job.tables import OPERATION_WORDS, counted
 from pipelines.scoring import paper
@@ -124,6 +124,10 @@ def _generalisation(scores: list[Score], subject: str) -> Picture:
         axes.set_yscale("log")
         axes.set_xticks([s.digits for s in scores], [f"{s.digits:,}" for s in scores], rotation=0)
         axes.minorticks_off()
+        low, high = axes.get_ylim()
+        # Few decades have too few powers of ten.
+        digits = (1.0, 2.0, 3.0, 5.0) if high < 100 * low else (1.0,)
+        axes.yaxis.set_major_locator(LogLocator(subs=digits))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_xlabel("digits of the operands (training: 1 to 6)")
         axes.set_ylabel("error rate, %")

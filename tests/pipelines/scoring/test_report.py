@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.learning.named_policies import find_policy
 from pipelines.scoring import paper
+from pipelines.scoring.figures import pictures_of
 from pipelines.scoring.protocol import Curve, Results, evaluate_policy
 from pipelines.scoring.report import Report, findings_of
 from pipelines.scoring.request import Request
@@ -94,6 +95,15 @@ def test_no_column_is_empty(results: Results) -> None:
         for table in tables_of(each, "your run"):
             for column in zip(*table.rows, strict=True):
                 assert set(column) - {"n/a", "drawn only"}, (table.key, column)
+
+
+@pytest.mark.parametrize("operations", [1, 100, 100_000])
+def test_the_axis_of_error_rates_has_at_least_two_numbers(operations: int) -> None:
+    """The limits of the axis depend on the number of operations, here without an error."""
+    score = Score("16 digits", 16, 2 * operations, additions=operations, subtractions=operations)
+    (picture,) = pictures_of(Results(generalisation=[score]), "your run")
+    texts = re.findall(r"<text[^>]*>([\d.e-]+)</text>", picture.svg)
+    assert len([text for text in texts if text != "16"]) >= 2
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,18 @@ def test_every_control_has_a_name(browser: Browser) -> None:
     assert "finger on column 0" in browser.run("byId('abacus').getAttribute('aria-label')")
 
 
+@in_browser
+def test_a_screen_reader_tells_the_buttons_of_a_visitor_apart(browser: Browser) -> None:
+    browser.press("y", "y")
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    names = [
+        node["name"]["value"] for node in nodes if node.get("role", {}).get("value") == "button"
+    ]
+    assert len(names) == len(set(names))
+    assert {action.words for action in Action} | {"hint", "undo"} <= set(names)
+    assert all(name[0].isalnum() for name in names), "no name starts with an arrow"
+
+
 def test_the_page_takes_its_constants_from_python() -> None:
     html = play_page([network_data(new_policy("onehot", 5, 3))])
     assert all(f'"{action.words}"' in html for action in Action)
