@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from oracle.exact.own_runs import Verdict
 from pipelines.experiments import figures
 from pipelines.experiments.drawing import (
     STYLE,
@@ -173,7 +174,7 @@ def test_steps_are_of_all_stages_and_no_error_is_not_yet_exact(drawings: Drawer)
     curve = ((0, 0.5), (500, 0.9), (1000, 1.0))
     stages = {"table": 9000, "ppo": 1000, "mending": 90_000}
     clean = [record(1.0, demonstrations=0, seed=k, curve=curve, settings=ALONE) for k in range(3)]
-    verdicts = ("exact", "exact", "not proven")
+    verdicts: tuple[Verdict, ...] = ("exact", "exact", "not proven")
     mended = [
         replace(one, stage_steps=stages, final=replace(score(1.0, wrong=5), own_runs=verdict))
         for one, verdict in zip(clean, verdicts, strict=True)
