@@ -204,7 +204,7 @@ class SeedLine:
         """
         for part in ([p for p in self.places if p.x <= 0], [p for p in self.places if p.x > 0]):
             xs = [shifted(place.x, shift) for place in part]
-            found = [estimate([place.ys]) for place in part]
+            found = [estimate(place.ys) for place in part]
             lows, highs = ([one.ends[k] for one in found] for k in (0, 1))
             axes.plot(xs, [one.value for one in found], label=self.label, **self.look.line())
             colour = self.look.colour
@@ -228,12 +228,8 @@ def draw_lines(axes: Axes, lines: Sequence[SeedLine], spread: float = 0.03) -> N
     """Draw lines side by side, with a legend under the axes."""
     for number, line in enumerate(lines):
         line.draw(axes, spread * (number - (len(lines) - 1) / 2))
-    by_label: dict[str, Line2D] = {}
-    for drawn in axes.lines:
-        if np.size(drawn.get_xdata()) and not str(drawn.get_label()).startswith("_"):
-            by_label.setdefault(str(drawn.get_label()), drawn)
     axes.legend(
-        handles=list(by_label.values()),
+        handles=_labelled([axes]),
         loc="upper left",
         bbox_to_anchor=(-0.08, -0.14),
         ncols=2,
@@ -264,25 +260,26 @@ def percent_tick(value: float) -> str:
     return f"{100 * value:g} %" if value else "0"
 
 
-def panels(figure: Figure, columns: int, rows: int = 1, *, shared: bool = True) -> list[list[Axes]]:
-    """Return axes by row; `shared`: with one horizontal axis, and a vertical one for each row."""
-    axes: Any = figure.subplots(
-        rows, columns, squeeze=False, sharex=shared, sharey="row" if shared else False
-    )
-    return [list(row) for row in axes]
+def panels(figure: Figure, columns: int, *, shared: bool = True) -> list[Axes]:
+    """Return axes side by side; `shared`: with the same limits."""
+    axes: Any = figure.subplots(1, columns, squeeze=False, sharex=shared, sharey=shared)
+    return list(axes[0])
 
 
-def legend_below(figure: Figure, columns: int, marks: Sequence[Line2D] = ()) -> None:
-    """Add a legend under the axes: every labelled line that was drawn, then the given marks."""
-    by_label: dict[str, Line2D] = {}
-    for axes in figure.axes:
-        for line in axes.lines:
-            # matplotlib gives lines without a label one that starts with an underscore.
-            if np.size(line.get_xdata()) and not str(line.get_label()).startswith("_"):
-                by_label.setdefault(str(line.get_label()), line)
-    handles = [*by_label.values(), *marks]
+def legend_below(figure: Figure, columns: int) -> None:
+    """Add a legend of every labelled line that was drawn, under the axes."""
+    handles = _labelled(figure.axes)
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def _labelled(drawn: Iterable[Axes]) -> list[Line2D]:
+    """Return a line for each label; matplotlib gives those without one an underscore."""
+    by_label: dict[str, Line2D] = {}
+    for line in (line for axes in drawn for line in axes.lines):
+        if np.size(line.get_xdata()) and not str(line.get_label()).startswith("_"):
+            by_label.setdefault(str(line.get_label()), line)
+    return list(by_label.values())
 
 
 def range_text(values: Sequence[float], text: Text) -> str:

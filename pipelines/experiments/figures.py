@@ -124,7 +124,7 @@ def supervision(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     title = f"{finding(both)}\n{_averages(counts)}."
 
     def draw(figure: Figure) -> None:
-        ((left, right),) = panels(figure, 2, shared=False)
+        left, right = panels(figure, 2, shared=False)
         draw_lines(left, answers)
         _scale_answers(left, answers)
         left.set_title("What the teacher's answers reach")
@@ -355,7 +355,7 @@ def reward_modules(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     )
 
     def draw(figure: Figure) -> None:
-        (row,) = panels(figure, 2)
+        row = panels(figure, 2)
         for axes, (step, lines) in zip(row, by_step.items(), strict=True):
             for number, line in enumerate(lines):
                 _moved(line, 0.09 * (number - (len(lines) - 1) / 2)).draw(axes)
@@ -436,7 +436,7 @@ class CurveLine:
         """Draw a line of means over seeds with its band, and a thin line for each seed."""
         records = self.seeds["record"].tolist()
         steps = shared_steps(records)
-        found = [estimate([accuracies_at(records, step)]) for step in steps]
+        found = [estimate(accuracies_at(records, step)) for step in steps]
         millions = [step / 1e6 for step in steps]
         line = {**self.look.line(), "markevery": max(1, len(steps) // 8)}
         axes.plot(millions, [100 * one.value for one in found], label=self.label, **line)
@@ -474,7 +474,7 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
     )
 
     def draw(figure: Figure) -> None:
-        (row,) = panels(figure, len(by_panel), shared=False)
+        row = panels(figure, len(by_panel), shared=False)
         for axes, (panel, curves) in zip(row, by_panel.items(), strict=True):
             for curve in curves:
                 curve.draw(axes)

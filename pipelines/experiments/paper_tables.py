@@ -94,7 +94,7 @@ def _steps_of_an_abacus(rows: pd.DataFrame) -> str:
 
 
 def _runs_text(lengths: Sequence[int]) -> str:
-    return f"best {max(lengths):,}; {estimate([lengths]).text(count)}" if lengths else MISSING
+    return f"best {max(lengths):,}; {estimate(lengths).text(count)}" if lengths else MISSING
 
 
 def order_reproduced(lengths: Mapping[str, float]) -> str:

@@ -65,7 +65,7 @@ class Estimate:
     value: float
     low: float | None
     high: float | None
-    #: The smallest number of seeds of a setting that it averages.
+    #: The number of seeds, or the smaller of two.
     seeds: int
 
     @property
@@ -84,14 +84,10 @@ class Estimate:
         return f"{text(self.value)} ({text(self.low)} to {text(self.high)}{more})"
 
 
-def estimate(strata: Sequence[Values], generator: np.random.Generator | None = None) -> Estimate:
-    """Estimate the interquartile mean over all strata, resampling seeds within each of them.
-
-    A stratum holds the seeds of one setting. Resampled together, seeds of an easy setting could
-    replace those of a hard one.
-    """
-    value = float(iqm(np.concatenate([np.asarray(stratum) for stratum in strata])))
-    return _with_interval(value, _resampled(strata, _generator(generator)), strata)
+def estimate(values: Values, generator: np.random.Generator | None = None) -> Estimate:
+    """Estimate the interquartile mean over the seeds of one setting."""
+    resampled = _resampled(values, _generator(generator))
+    return _with_interval(float(iqm(values)), resampled, len(values))
 
 
 def difference(
@@ -100,24 +96,20 @@ def difference(
     """Estimate the first interquartile mean less the second; the seeds are not paired."""
     generator = _generator(generator)
     value = float(iqm(first) - iqm(second))
-    resampled = _resampled([first], generator) - _resampled([second], generator)
-    return _with_interval(value, resampled, (first, second))
+    resampled = _resampled(first, generator) - _resampled(second, generator)
+    return _with_interval(value, resampled, min(len(first), len(second)))
 
 
 def _generator(generator: np.random.Generator | None) -> np.random.Generator:
     return np.random.default_rng(_SEED) if generator is None else generator
 
 
-def _resampled(strata: Sequence[Values], generator: np.random.Generator) -> Floats:
-    drawn = []
-    for stratum in strata:
-        seeds = generator.integers(len(stratum), size=(RESAMPLES, len(stratum)))
-        drawn.append(np.asarray(stratum, np.float64)[seeds])
-    return iqm(np.concatenate(drawn, axis=1))
+def _resampled(values: Values, generator: np.random.Generator) -> Floats:
+    seeds = generator.integers(len(values), size=(RESAMPLES, len(values)))
+    return iqm(np.asarray(values, np.float64)[seeds])
 
 
-def _with_interval(value: float, resampled: Floats, strata: Sequence[Values]) -> Estimate:
-    seeds = min(len(stratum) for stratum in strata)
+def _with_interval(value: float, resampled: Floats, seeds: int) -> Estimate:
     if seeds < FEWEST_SEEDS:
         return Estimate(value, None, None, seeds)
     low, high = np.quantile(resampled, _TAILS)

@@ -105,7 +105,7 @@ def _tables(rows: pd.DataFrame, missing: Sequence[MissingCell]) -> Iterator[Tabl
 
 def final_estimate(seeds: pd.DataFrame, measure: Measure) -> Estimate:
     """Estimate a measure of the policies that the runs kept."""
-    return estimate([seeds[f"final_{measure.key}"]])
+    return estimate(seeds[f"final_{measure.key}"])
 
 
 def _final_texts(seeds: pd.DataFrame, *measures: Measure) -> dict[str, str]:
@@ -193,7 +193,7 @@ def _by_steps(rows: pd.DataFrame) -> Table:
 
 def _accuracy_text(seeds: pd.DataFrame, step: int) -> str:
     accuracies = accuracies_at(seeds["record"], step)
-    return estimate([accuracies]).text(decimal_percent) if accuracies else MISSING
+    return estimate(accuracies).text(decimal_percent) if accuracies else MISSING
 
 
 def _short_and_long(rows: pd.DataFrame) -> Table:

@@ -68,7 +68,7 @@ def test_the_mean_is_within_the_values_and_ignores_their_order(
 
 @given(st.floats(0, 1), st.integers(1, 12))
 def test_equal_seeds_have_their_value_and_no_width(value: float, count: int) -> None:
-    found = estimate([[value] * count], np.random.default_rng(0))
+    found = estimate([value] * count, np.random.default_rng(0))
     assert found.value == value
     assert count < 3 or found.low == found.high == value
 
@@ -78,7 +78,7 @@ def coverage(size: int, trials: int = 1000) -> float:
     generator = np.random.default_rng(3)
     held = 0
     for _ in range(trials):
-        low, high = estimate([generator.normal(5, 2, size).tolist()], generator).ends
+        low, high = estimate(generator.normal(5, 2, size).tolist(), generator).ends
         assert low < high
         held += low <= 5 <= high
     return held / trials
@@ -91,24 +91,14 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert 0.73 <= coverage(3) <= 0.79
 
 
-def test_seeds_are_resampled_within_strata() -> None:
-    easy, hard = [1.0] * 5, [0.0] * 5
-    # All together, a draw would have more of one than of the other; within strata, never.
-    found = estimate([easy, hard], np.random.default_rng(0))
-    assert found == Estimate(0.5, 0.5, 0.5, 5)
-    together = estimate([[*easy, *hard]], np.random.default_rng(0))
-    assert together.low is not None
-    assert together.low < 0.3
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_seeds_have_no_interval(count: int) -> None:
-    found = estimate([[0.5] * count, [0.5] * 9])
+    found = estimate([0.5] * count)
     assert (found.low, found.high, found.seeds) == (None, None, count)
 
 
 def test_the_same_seeds_have_the_same_interval() -> None:
-    values = [[0.1, 0.5, 0.6, 0.9, 0.2]]
+    values = [0.1, 0.5, 0.6, 0.9, 0.2]
     assert estimate(values) == estimate(values)
 
 
