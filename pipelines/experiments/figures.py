@@ -132,7 +132,7 @@ def supervision(rows: pd.DataFrame, folder: Path) -> FigureFiles:
         _scale_steps(right, steps)
         right.set_title(f"What steps with a reward reach (level {level})")
 
-    alt = f"Supervision spent and reached. {finding(both)}"
+    alt = f"Supervision spent and reached. {' '.join(finding(both).split())}"
     return write_figure(folder, "supervision", title, alt, (11.5, 6.4), draw)
 
 
@@ -305,7 +305,11 @@ def finding(rows: pd.DataFrame) -> str:
     shares = [
         f"{_name(s)} ({s['final_proven'].sum()} of {len(s)} with {_spent(s)})" for s in others
     ]
-    return first + (f"\nNot in every seed, at best: {'; '.join(shares)}." if shares else "")
+    return first + (
+        f"\nNot in every one of {FEWEST_SEEDS} seeds or more, at best: {'; '.join(shares)}."
+        if shares
+        else ""
+    )
 
 
 def _proven_share(seeds: pd.DataFrame) -> tuple[float, tuple[float, float]]:

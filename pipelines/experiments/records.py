@@ -181,9 +181,13 @@ class Kind:
     def name(self) -> str:
         """Heading: the reward level, or the arm if it has no reward, and a single operation."""
         arm = ARMS[self.arm]
-        level = self.reward if arm.reward else arm.title
+        return self.level if arm.reward else self.level.replace(NO_REWARD, arm.title, 1)
+
+    @property
+    def level(self) -> str:
+        """The reward level, or `none`, and a single operation."""
         single = "" if self.operations == "both" else f", {OPERATION_WORDS[self.operations]}"
-        return level + single
+        return self.reward + single
 
     def __lt__(self, other: Kind) -> bool:
         """Sort both operations first, cloning before rewards, more reward before less."""

@@ -99,6 +99,8 @@ def _tables(rows: pd.DataFrame, missing: Sequence[MissingCell]) -> Iterator[Tabl
         if part["arm"].nunique() > 1:
             yield _learners(part)
     yield from paper_tables(rows)
+    if len(rows):
+        yield _seconds(rows)
     if missing:
         yield _missing_cells(missing)
 
@@ -178,7 +180,7 @@ def _by_steps(rows: pd.DataFrame) -> Table:
             {
                 "comparison": comparison_of(part),
                 "arm": str(seeds["approach"].iloc[0]),
-                "reward": seeds["kind"].iloc[0].name,
+                "reward": seeds["kind"].iloc[0].level,
                 "demonstrations": f"{seeds['demonstrations'].iloc[0]:,}",
                 "answers": _median_text(seeds["labels"]),
                 "steps": _stages_text(seeds),
@@ -207,7 +209,7 @@ def _short_and_long(rows: pd.DataFrame) -> Table:
         [
             {
                 "demonstrations": f"{seeds['demonstrations'].iloc[0]:,}",
-                "reward": seeds["kind"].iloc[0].name,
+                "reward": seeds["kind"].iloc[0].level,
                 "before PPO": _accuracy_text(seeds, 0),
                 f"{early:,} steps": _accuracy_text(seeds, early),
                 f"{late:,} steps": _accuracy_text(seeds, late),
@@ -241,7 +243,7 @@ def _ppo_added(rows: pd.DataFrame) -> Table:
         for seeds in by_setting(part):
             row = {
                 "demonstrations": f"{seeds['demonstrations'].iloc[0]:,}",
-                "reward": seeds["kind"].iloc[0].name,
+                "reward": seeds["kind"].iloc[0].level,
             }
             for name, measure in (("solved, %", ACCURACY), ("wrong", WRONG)):
                 row |= {f"{name}: {key}": text for key, text in _added(seeds, measure).items()}
@@ -324,7 +326,7 @@ def _milestones(rows: pd.DataFrame) -> Table:
         [
             {
                 "arm": str(seeds["approach"].iloc[0]),
-                "reward": seeds["kind"].iloc[0].name,
+                "reward": seeds["kind"].iloc[0].level,
                 "demonstrations": f"{seeds['demonstrations'].iloc[0]:,}",
                 **{f"to {share:.0%}": _milestone(seeds, share) for share in MILESTONES},
                 "seeds": f"{len(seeds)}",
@@ -355,7 +357,7 @@ def _learners(rows: pd.DataFrame) -> Table:
         [
             {
                 "arm": str(seeds["approach"].iloc[0]),
-                "reward": seeds["kind"].iloc[0].name,
+                "reward": seeds["kind"].iloc[0].level,
                 "demonstrations": f"{seeds['demonstrations'].iloc[0]:,}",
                 **{f"{step:,} steps": _accuracy_text(seeds, step) for step in steps},
                 "kept": final_estimate(seeds, ACCURACY).text(decimal_percent),
@@ -366,12 +368,34 @@ def _learners(rows: pd.DataFrame) -> Table:
     )
 
 
+def _seconds(rows: pd.DataFrame) -> Table:
+    taken = rows.assign(seconds=[record.seconds["all"] for record in rows["record"]])
+    return table_of(
+        "seconds",
+        "Seconds of a cell",
+        "Wall-clock time of the attempt that finished, scoring and certificates included, on the "
+        "machine that ran the study, beside whatever else it ran: median of the cells, their "
+        "longest, and the sum in hours of one worker.",
+        [
+            {
+                "comparison": name,
+                "arm": approach,
+                "cells": f"{len(part)}",
+                "median": f"{part['seconds'].median():,.0f}",
+                "longest": f"{part['seconds'].max():,.0f}",
+                "hours": f"{part['seconds'].sum() / 3600:.2f}",
+            }
+            for (name, approach), part in groups(taken, ["comparison", "approach"])
+        ],
+    )
+
+
 def _missing_cells(missing: Sequence[MissingCell]) -> Table:
     seeds_of: dict[tuple[str, str, str, str], list[MissingCell]] = {}
     for each in missing:
         cell = each.cell
         amount = f"{cell.labels:,} answers" if cell.labels else f"{cell.demonstrations:,}"
-        where = (cell.comparison, approach_of(cell), kind_of(cell).name, amount)
+        where = (cell.comparison, approach_of(cell), kind_of(cell).level, amount)
         seeds_of.setdefault(where, []).append(each)
     cells: list[Mapping[str, str]] = []
     for where, found in seeds_of.items():

@@ -148,7 +148,7 @@ def test_cells_without_a_record_are_counted() -> None:
     row = cells(table, "supervision", "clone, then PPO", "dense", "10")
     assert (row["failed"], row["not run"], row["seeds"]) == ("1", "1", "7, 8")
     assert row["errors"] == "no memory"
-    assert cells(table, "supervision", "DAgger", "DAgger", "300 answers")["errors"] == "-"
+    assert cells(table, "supervision", "DAgger", "none", "300 answers")["errors"] == "-"
 
 
 def test_ppo_added_counts_seeds() -> None:
@@ -248,13 +248,22 @@ def test_learners_stand_side_by_side_at_equal_steps() -> None:
     assert cells(table, "DQN, masked")["1,000 steps"] == "20.00 (20.00 to 20.00)"
 
 
+def test_seconds_are_summed_by_approach() -> None:
+    made = [*seeds([0.5] * 3), *seeds([0.5], arm="cloning")]
+    table = tables(made)["seconds"]
+    # All made-up records took 4 s.
+    row = cells(table, "supervision", "clone, then PPO")
+    assert (row["cells"], row["median"], row["hours"]) == ("3", "4", "0.00")
+    assert cells(table, "supervision", "cloning alone")["cells"] == "1"
+
+
 def test_any_part_of_the_study_has_tables() -> None:
     whole = study((0, 1, 10), seeds_of_each=1, points=2)
     assert tables([]) == {}
     for one in whole:
         assert tables([one])
     for table in tables(whole[::3]).values():
-        assert "seed" in table.markdown()
+        assert "seed" in table.markdown() or table.key == "seconds"
 
 
 def test_other_comparisons_and_rewards_keep_their_names() -> None:
