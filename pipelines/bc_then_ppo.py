@@ -12,7 +12,7 @@ import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.files import atomic_write
 from pipelines.job.command_line import EXIT_INTERRUPTED, option, option_group, relative_path, run
@@ -38,6 +38,9 @@ class Options:
     progress: bool = option(
         sys.stderr.isatty(), "show a progress bar with the time left for the run"
     )
+    track: Literal["nothing", "wandb"] = option(
+        "nothing", "store the finished run in Weights & Biases, offline unless WANDB_MODE is set"
+    )
     verbose: int = option(1, "0: print the table alone; 1: print the progress too")
 
 
@@ -50,6 +53,10 @@ def start(options: Options, module: str) -> int:
     """Start or resume a run for the command of a module, which the run folder names."""
     if options.resume is None:
         settings = resolve(options.given)
+    if options.track == "wandb":
+        from pipelines.learning.tracking import check_tracker
+
+        check_tracker()
     # Importing torch takes seconds: --help and mistakes in the flags end before.
     from pipelines.learning.run_folder import RunFolder, check_new, check_run, run_lock
 
@@ -80,6 +87,7 @@ def _run(folder: RunFolder, options: Options) -> int:
         print(
             f"the run is finished, nothing was changed: see {relative_path(folder.path / REPORT)}"
         )
+        _track(folder, options)
         return 0
     try:
         result = training.run()
@@ -99,6 +107,7 @@ def _run(folder: RunFolder, options: Options) -> int:
     for name in (REPORT, "best/policy.safetensors", "certificate.json", TEACHING_SET):
         if (folder.path / name).exists():
             log(f"written: {relative_path(folder.path / name)}")
+    _track(folder, options)
     if result.rounds and result.kept.wrong:
         print(
             f"not exact: {result.kept.wrong:,} observations are still wrong at the limit of "
@@ -107,6 +116,13 @@ def _run(folder: RunFolder, options: Options) -> int:
         )
         return EXIT_NOT_EXACT
     return 0
+
+
+def _track(folder: RunFolder, options: Options) -> None:
+    if options.track == "wandb":
+        from pipelines.learning.tracking import track_run
+
+        print(track_run(folder.path))
 
 
 def _new_path(options: Options, settings: Settings) -> Path:

@@ -196,6 +196,7 @@ def lines(name: str, certificate: Certificate) -> Iterator[str]:
         yield "result        EXACT: right on operands of every length"
         return
     yield "result        NOT EXACT"
+    yield "              if it has an algorithm of its own, it may be: --own-runs finds out"
     if certificate.counterexamples:
         yield ""
         yield "smallest calculations with a wrong action:"
