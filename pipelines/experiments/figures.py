@@ -166,8 +166,7 @@ def answer_lines(rows: pd.DataFrame) -> list[SeedLine]:
         SeedLine(approach, _look(approach), _teaching_places(part) or _answer_places(part))
         for approach, part in _approaches(without_steps(rows))
     ]
-    tuned = fine_tuning(rows)
-    tuned = tuned[tuned["demonstrations"] > 0]
+    tuned = fine_tuning(rows).query("demonstrations > 0")
     kinds = sorted(set(tuned["kind"]))
     ends = dict.fromkeys((*kinds[:1], *kinds[-1:]))
     for kind, place in zip(ends, _TUNED_LOOKS, strict=False):
@@ -211,8 +210,7 @@ def _teaching_places(rows: pd.DataFrame) -> list[Place]:
 
 def step_lines(rows: pd.DataFrame) -> list[SeedLine]:
     """Return a line for each approach, by environment steps, at the level that most have."""
-    stepping = with_steps(rows)
-    shown = stepping[stepping["reward"].isin((_shared_level(rows), "none"))]
+    shown = with_steps(rows[rows["reward"].isin((_shared_level(rows), "none"))])
     numbers = sorted(set(shown[shown["arm"] == "ppo"]["demonstrations"]) - {0})
     # Of clones, the middle and the largest number of demonstrations.
     kept = {0, *numbers[len(numbers) // 2 :][:1], *numbers[-1:]}
@@ -301,15 +299,13 @@ def finding(rows: pd.DataFrame) -> str:
         f"{_name(seeds)} with {_spent(seeds)} ({seeds_text([len(seeds)])})"
         for seeds in sorted(proven, key=_amount)
     ]
-    first = f"Proven exact in every seed: {'; '.join(texts) or 'nothing'}."
     shares = [
         f"{_name(s)} ({s['final_proven'].sum()} of {len(s)} with {_spent(s)})" for s in others
     ]
-    return first + (
-        f"\nNot in every one of {FEWEST_SEEDS} seeds or more, at best: {'; '.join(shares)}."
-        if shares
-        else ""
-    )
+    lines = [f"Proven exact in every seed: {'; '.join(texts) or 'nothing'}."]
+    if shares:
+        lines.append(f"Not in every one of {FEWEST_SEEDS} seeds or more: {'; '.join(shares)}.")
+    return "\n".join(lines)
 
 
 def _proven_share(seeds: pd.DataFrame) -> tuple[float, tuple[float, float]]:
@@ -473,8 +469,8 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
     reached = "; ".join(f"{curve.label} {curve.reached()}" for curve in longest)
     counts = [len(curve.seeds) for curves in by_panel.values() for curve in curves]
     title = (
-        f"Steps of PPO to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations, "
-        f"{name}: {reached}.\nGreedy policy. {_averages(counts).replace('dot', 'thin line')}."
+        f"Steps of PPO to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations "
+        f"({name}): {reached}.\nGreedy policy. {_averages(counts).replace('dot', 'thin line')}."
     )
 
     def draw(figure: Figure) -> None:

@@ -143,7 +143,7 @@ def test_a_study_resumes_after_a_kill_and_an_interrupt(tmp_path: Path, study: Co
     wait_for_records(tmp_path, len(kept) + 1, interrupted)
     # As a terminal does, to the whole process group.
     os.killpg(interrupted.pid, signal.SIGINT)
-    out, err = interrupted.communicate(timeout=60)
+    out, err = interrupted.communicate(timeout=300)
     assert interrupted.returncode == 130
     assert err.count("\n") == 1
     assert "records are kept, the same command resumes" in err

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,13 +41,26 @@ def dask(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+def wait_for(port: int, patience: float = 120.0) -> None:
+    """Wait until something listens on a port: on a busy machine, imports take long."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """Start a scheduler and two workers; yield its address and the processes, it last."""
-    address = f"tcp://127.0.0.1:{free_port()}"
-    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1])
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", str(port))
     alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
     worker = ("worker", address, *alone, "--local-directory", str(folder))
     scheduling = dask(*scheduler, "--no-dashboard")
     with scheduling as last, dask(*worker) as one, dask(*worker) as two:
+        wait_for(port)
         yield address, [one, two, last]

@@ -154,7 +154,7 @@ def test_proven_policies_are_on_the_floor_and_all_seeds_are_visible(drawings: Dr
     assert not lines_of(right)
     text = title(figure)
     assert "Proven exact in every seed: cloning alone with 2,700 answers (3 seeds)" in text
-    assert "of 3 seeds or more, at best: DAgger (0 of 3 with 9 answers)" in text
+    assert "of 3 seeds or more: DAgger (0 of 3 with 9 answers)" in text
 
 
 def test_teaching_is_a_line_through_its_rounds(drawings: Drawer) -> None:
