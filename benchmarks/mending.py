@@ -66,8 +66,8 @@ class PpoMending(Mending):
             tried=len(exercises),
         )
         if not certificate.exact and not last:
-            failing = self._failed_variously(practice, exercises, solved)
-            failing += self._searched(asked, self.settings.exercises)
+            failing = self._failed_variously(practice, exercises)
+            failing += self._searched(asked)
             self._practise_by_ppo(failing)
             score = replace(score, practised=len(failing), steps=self.steps)
         return replace(score, seconds=round(time.perf_counter() - started, 1))

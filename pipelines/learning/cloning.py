@@ -2,8 +2,8 @@
 
 The loss is a masked cross entropy, over the legal actions only. Training uses distinct observations
 (see `CloningSet`), a learning rate that rises over the first tenth of the updates, then falls along
-a cosine, and a strong weight decay. It continues long after every demonstrated action is learned: the
-accuracy on observations that were not demonstrated keeps rising. See docs/cloning.md.
+a cosine, and a strong weight decay. It continues long after every demonstrated action is learned,
+because the accuracy on other observations keeps rising. See docs/cloning.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trained policies without torch: the actor of the networks `onehot` and `compact` in NumPy.
+"""Trained policies without torch: the actor of `onehot`, `wide` and `compact` in NumPy.
 
 To watch a policy or to certify it takes its logits alone, and importing torch takes seconds. The
 networks that learn are in `pipelines.learning.networks`; what describes both is defined here.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NETWORK_NAMES: tuple[NetworkName, ...] = get_args(NetworkName)
 #: The networks that run in NumPy; convolutions of the third would be slow.
-IN_NUMPY: tuple[NetworkName, ...] = ("onehot", "compact")
+IN_NUMPY: tuple[NetworkName, ...] = ("onehot", "wide", "compact")
 #: Largest absolute logit, so that no probability of a legal action is 0 or NaN.
 LOGIT_BOUND = 30.0
 #: The parts of an observation that the actor reads, in the order of a row.
@@ -120,7 +120,7 @@ class NumpyPolicy:
         return bounded
 
     def _inputs(self, rows: Array) -> Array:
-        return onehot_inputs(rows, self.layout) if self.network_name == "onehot" else rows
+        return rows if self.network_name == "compact" else onehot_inputs(rows, self.layout)
 
 
 def _actor_layers(weights: Weights) -> Iterator[tuple[Array, Array]]:

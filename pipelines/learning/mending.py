@@ -5,23 +5,23 @@ solved if the environment says so. In each round
 
 1. the policy plays random operations; if few fail, its own runs are certified
    (`oracle.exact.own_runs`), until they are exact;
-2. operations that it fails are collected, and once few fail, those that the certificate finds;
-3. for each of them other actions are tried, one at a time on the way to the failure. A change that
-   solves the operation becomes a *correction*, an action for an observation: that with which the
-   policy fails the fewest of the other operations, and no more than before;
-4. the corrected policy plays random operations and those that it has practised, and the solved ones
+2. for operations that it fails other actions are tried, one at a time on the way to the failure. A
+   change that solves the operation becomes a *correction*, an action for an observation: that with
+   which the policy fails the fewest of the other operations, and no more than before;
+3. the corrected policy plays random operations and those that it has practised, and the solved ones
    are cloned into new weights (self-imitation). Its actions are a function of the observation, so
    that the transitions do not contradict each other, and cloning makes its algorithm regular: rare
    observations are treated as similar frequent ones.
 
-Once few exercises fail, the weights are kept, and the answers to all observations of the
-certificate are cloned as well, so that none is forgotten. Once very few fail, the corrected policy
-is certified and corrected again, as a table, until the certificate finds no failing operation: if
-the table is exact and the weights give the same answers, the policy is exact.
+Once few operations fail, the corrected policy, a table, is corrected further: in what it fails of
+the random operations, then in what the exploration of the certificate finds, until it finds
+nothing. Its actions in all observations that it can meet are then cloned into a network that is
+wide enough to hold every one of them. If the table is exact, so is that network.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -42,7 +42,7 @@ from oracle.exact.own_runs import EXACT, NOT_EXACT, Asked, OwnRunsCertificate, c
 from pipelines.learning.cloning import Cloning, copy_weights
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.policy import AbacusPolicy, masked_log_probs, new_policy
-from pipelines.learning.settings import CloningSettings, MendingSettings
+from pipelines.learning.settings import CloningSettings, MendingSettings, NetworkName
 from pipelines.scoring.operations import step_limit
 from pipelines.scoring.players import GreedyTable, best_actions
 
@@ -58,17 +58,23 @@ MOST_SEARCHED = 40
 CHECKED = 1_000
 #: Changes of one exercise that are checked.
 MOST_CHECKED = 16
-#: Searches for failing operations of the corrected policy in a round, once few exercises fail.
-MOST_SEARCHES = 60
-#: Where no more than this share of the random exercises fails, weights are kept: new ones would
-#: lose rare observations that are right already. Where even fewer fail, the corrected policy is
-#: certified and corrected before it is imitated; earlier, imitation finds more than the
-#: certificate, because it corrects similar observations at once.
-FEW, VERY_FEW = 0.02, 0.001
-KEPT_UPDATES, KEPT_LEARNING_RATE = 2_000, 0.02
-#: Times that kept weights are trained on the answers of the corrected policy until they give all of
-#: them; each time, wrong answers count as often as this.
-MOST_REPETITIONS, WRONG_COUNT = 10, 20
+#: Searches for failing exercises of the table in a round.
+MOST_SEARCHES = 100
+#: Where no more than this share of the random exercises fails, the policy is corrected as a table.
+#: Earlier, imitation helps more, because it corrects similar observations at once.
+FEW = 0.03
+#: The network of a policy that was corrected as a table, and how it is cloned: it is to hold every
+#: action, and nothing is to be inferred.
+NETWORK: NetworkName = "wide"
+TABLE_CLONING = CloningSettings(
+    updates=4_000, batch_size=1024, learning_rate=0.05, weight_decay=0.0, label_smoothing=0.0
+)
+#: Times that the wide network is trained until it takes all actions of the table. After the first,
+#: the learning rate is lower, and observations with another action count as often as this.
+REPETITIONS, REPEATED_RATE, WRONG_COUNT = 5, 0.0125, 20
+#: Exercises that a correction may lose where no other solves a failing one: these are practised in
+#: their turn.
+MOST_LOST = 2
 #: Copies of an exercise that are played at random now and then, and the share of such actions.
 RANDOM_TRIALS = 512
 RANDOM_SHARE = 0.05
@@ -128,7 +134,10 @@ class MendingRound:
 
 
 class Mending:
-    """Rounds of practice; `state` and `load_state` make them resumable between rounds."""
+    """Rounds of practice; `state` and `load_state` make them resumable between rounds.
+
+    `policy` is the present one, which may get another network, and after `run` the best one.
+    """
 
     def __init__(
         self,
@@ -141,7 +150,7 @@ class Mending:
         self.rounds: list[MendingRound] = []
         #: Exercises that the policy or its corrections once failed, and must not fail again.
         self.practised: list[Exercise] = []
-        self.best_weights = copy_weights(policy)
+        self.best = policy
 
     @property
     def level(self) -> str:
@@ -171,7 +180,7 @@ class Mending:
             self.rounds.append(done)
             if after_round:
                 after_round(done)
-        self.policy.load_state_dict(self.best_weights)
+        self.policy = self.best
         return self.exact
 
     def _round(self, *, last: bool) -> MendingRound:
@@ -180,7 +189,7 @@ class Mending:
         exercises = list(self._random_exercises())
         solved = practice.solved(exercises)
         failed = int(sum(not each for each in solved))
-        few, very_few = (failed <= part * len(exercises) for part in (FEW, VERY_FEW))
+        few = failed <= FEW * len(exercises)
         # Where many exercises fail, the policy is not exact, and exploring it takes long.
         asked = Asked(self.policy, self.world.base, self.world.frames)
         certificate = self._certify(asked) if few else None
@@ -192,48 +201,50 @@ class Mending:
             tried=len(exercises),
         )
         if not self.rounds or self._rank(score) >= max(map(self._rank, self.rounds)):
-            self.best_weights = copy_weights(self.policy)
+            self.best = copy.deepcopy(self.policy)
         # A policy that solves nothing has no operations of its own to imitate.
         if score.verdict != EXACT and not last and any(solved):
-            failing = self._failed_variously(practice, exercises, solved)
-            if few and len(failing) < self.settings.exercises:
-                failing += self._searched(asked, self.settings.exercises - len(failing))
-            others = exercises[:CHECKED]
-            corrections = self._practise(practice, failing, others)
-            if very_few:
-                more, asked = self._practise_as_table(practice, others)
-                corrections += more
-            own = practice.transitions([*exercises, *self.practised])
+            before = len(self.practised)
             if few:
-                answers = practice.answers(asked.observations())
-                self._imitate_closely(own, answers, MOST_REPETITIONS if very_few else 1)
+                corrections = self._correct_table(practice, exercises)
+                self._clone_table(practice, exercises)
             else:
-                self._imitate(own)
-            score = replace(score, practised=len(failing), corrections=corrections)
+                failing = self._failed_variously(practice, exercises)
+                corrections = self._practise(practice, failing, exercises[:CHECKED])
+                self._imitate(practice.transitions([*exercises, *self.practised]))
+            practised = len(self.practised) - before
+            score = replace(score, practised=practised, corrections=corrections)
         return replace(score, steps=practice.steps, seconds=round(time.perf_counter() - started, 1))
 
-    def _practise(self, practice: Practice, failing: list[Exercise], others: list[Exercise]) -> int:
-        """Correct failing exercises; return the number of corrections."""
-        corrections = practice.correct(failing, [*self.practised, *others])
-        self.practised = list(dict.fromkeys([*self.practised, *failing]))
+    def _correct_table(self, practice: Practice, exercises: list[Exercise]) -> int:
+        """Correct the policy until no failing exercise is found; return the corrections."""
+        others, corrections = exercises[:CHECKED], 0
+        for _ in range(MOST_SEARCHES):
+            failing = self._failed_variously(practice, [*self.practised, *exercises])
+            if not failing:
+                failing = self._searched(practice.asked())
+            made = self._practise(practice, failing, others)
+            if not made:
+                made = self._practise(practice, failing, others, MOST_LOST)
+            corrections += made
+            if not made:
+                break
         return corrections
 
-    def _practise_as_table(self, practice: Practice, others: list[Exercise]) -> tuple[int, Asked]:
-        """Correct what the certificate finds until it finds nothing that can be corrected.
+    def _practise(
+        self,
+        practice: Practice,
+        failing: list[Exercise],
+        others: list[Exercise],
+        lost: int = 0,
+    ) -> int:
+        """Correct failing exercises; return the number of corrections.
 
-        Return the number of corrections, and the corrected policy, asked by the certificate about
-        all observations that it can meet.
+        `lost` is the number of others that a correction may lose.
         """
-        corrections = 0
-        for _ in range(MOST_SEARCHES):
-            found = self._searched(practice.asked(), self.settings.exercises)
-            more = self._practise(practice, found, others) if found else 0
-            corrections += more
-            if not more:
-                break
-        asked = practice.asked()
-        self._certify(asked)
-        return corrections, asked
+        corrections = practice.correct(failing, [*self.practised, *others], lost)
+        self.practised = list(dict.fromkeys([*self.practised, *failing]))
+        return corrections
 
     @staticmethod
     def _rank(score: MendingRound) -> tuple[bool, int]:
@@ -243,19 +254,18 @@ class Mending:
         world = self.world
         return certify_own_runs(asked, base=world.base, frames=world.frames, level=self.level)
 
-    def _failed_variously(
-        self, practice: Practice, exercises: list[Exercise], solved: list[bool]
-    ) -> list[Exercise]:
+    def _failed_variously(self, practice: Practice, exercises: list[Exercise]) -> list[Exercise]:
         """Return exercises that the policy fails, each in another observation."""
+        solved = practice.solved(exercises)
         failed = [each for each, right in zip(exercises, solved, strict=True) if not right]
         last = practice.last_observations(failed)
         found = list(dict(zip(last, failed, strict=True)).values())
         return list(dict.fromkeys(found[: self.settings.exercises]))
 
-    def _searched(self, asked: Asked, most: int) -> list[Exercise]:
+    def _searched(self, asked: Asked) -> list[Exercise]:
         """Return failing exercises that the certificate's exploration finds."""
-        world, most = self.world, min(most, MOST_SEARCHED)
-        runs = various_failing_runs(asked, world.base, world.frames, self.level, most)
+        world = self.world
+        runs = various_failing_runs(asked, world.base, world.frames, self.level, MOST_SEARCHED)
         found = (Exercise(Task.parse(run.calculation), run.columns) for run in runs)
         return list(dict.fromkeys(found))
 
@@ -268,33 +278,31 @@ class Mending:
 
     def _imitate(self, own: Transitions) -> None:
         """Clone the policy's own transitions into new weights."""
-        fresh = new_policy(self.policy.network_name, self.world.base, self.world.frames)
-        self._seed()
-        self.policy.load_state_dict(fresh.state_dict())
+        self._start_network(self.policy.network_name)
         self._clone(CloningSet.from_transitions(self.world.base, *own), self.settings.cloning)
 
-    def _imitate_closely(self, own: Transitions, answers: Transitions, repetitions: int) -> None:
-        """Clone transitions and answers gently into the weights that are there.
-
-        Repeat until all answers are given; those that are not given yet have a larger weight.
-        """
-        # Nothing but the corrections is to change: what is right already has no gradient.
-        settings = replace(
-            self.settings.cloning,
-            updates=KEPT_UPDATES,
-            learning_rate=KEPT_LEARNING_RATE,
-            weight_decay=0.0,
-            label_smoothing=0.0,
-        )
-        self._seed()
-        columns = (np.concatenate(column) for column in zip(own, answers, strict=True))
-        data = CloningSet.from_transitions(self.world.base, *columns)
-        for _ in range(repetitions):
+    def _clone_table(self, practice: Practice, exercises: list[Exercise]) -> None:
+        """Clone the table's actions in all observations that it can meet into a wide network."""
+        asked = practice.asked()
+        self._certify(asked)
+        own = practice.transitions([*exercises, *self.practised])
+        parts = zip(own, practice.answers(asked.observations()), strict=True)
+        data = CloningSet.from_transitions(self.world.base, *(map(np.concatenate, parts)))
+        self._start_network(NETWORK)
+        settings, wrong = TABLE_CLONING, torch.empty(0, dtype=torch.int64)
+        for _ in range(REPETITIONS):
+            rows = torch.cat([torch.arange(len(data)), wrong.repeat(WRONG_COUNT)])
+            self._clone(data.rows_at(rows), settings)
             wrong = torch.nonzero(~self._given(data))[:, 0]
             if not len(wrong):
                 break
-            rows = torch.cat([torch.arange(len(data)), wrong.repeat(WRONG_COUNT)])
-            self._clone(data.rows_at(rows), settings)
+            settings = replace(TABLE_CLONING, learning_rate=REPEATED_RATE)
+
+    def _start_network(self, name: str) -> None:
+        """Begin with new weights, seeded for this round."""
+        seed = np.random.SeedSequence([self.seed, len(self.rounds)])
+        torch.manual_seed(int(seed.generate_state(1)[0]))
+        self.policy = new_policy(name, self.world.base, self.world.frames)
 
     def _given(self, data: CloningSet) -> torch.Tensor:
         """Return for each observation whether the policy takes its action."""
@@ -303,12 +311,6 @@ class Mending:
             log_probs = masked_log_probs(network.logits(network.inputs(data.rows)), data.masks)
         return log_probs.argmax(dim=1) == data.actions
 
-    def _seed(self) -> int:
-        """Seed torch for this round, and return the seed."""
-        seed = int(np.random.SeedSequence([self.seed, len(self.rounds)]).generate_state(1)[0])
-        torch.manual_seed(seed)
-        return seed
-
     def _clone(self, data: CloningSet, settings: CloningSettings) -> None:
         seed = int(torch.randint(2**31, ()))
         Cloning(self.policy, data, settings, seed, Logger(None, [])).run()
@@ -316,18 +318,26 @@ class Mending:
     def state(self) -> dict[str, Any]:
         """Return everything that the rounds change, as plain values and tensors."""
         return {
-            "policy": copy_weights(self.policy),
-            "best_weights": self.best_weights,
+            "policy": _stored(self.policy),
+            "best": _stored(self.best),
             "practised": [str(exercise) for exercise in self.practised],
             "rounds": [asdict(each) for each in self.rounds],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
-        self.policy.load_state_dict(state["policy"])
-        self.best_weights = state["best_weights"]
+        self.policy, self.best = (self._restored(state[name]) for name in ("policy", "best"))
         self.practised = [Exercise.parse(text) for text in state["practised"]]
         self.rounds = [MendingRound(**each) for each in state["rounds"]]
+
+    def _restored(self, stored: dict[str, Any]) -> AbacusPolicy:
+        policy = new_policy(stored["network"], self.world.base, self.world.frames)
+        policy.load_state_dict(stored["weights"])
+        return policy
+
+
+def _stored(policy: AbacusPolicy) -> dict[str, Any]:
+    return {"network": policy.network_name, "weights": copy_weights(policy)}
 
 
 def random_task(rng: np.random.Generator, world: AbacusConfig, columns: int) -> Task:
@@ -394,7 +404,7 @@ class Practice:
         self.table = GreedyTable(policy, world.base, world.frames)
         self.steps = 0
         #: Failures in the exercises that corrections must not lose, and what these meet.
-        self._lost, self._others_meet = 0, set[bytes]()
+        self._lost, self._others_meet, self._may_lose = 0, set[bytes](), 0
 
     def _batches(
         self, exercises: Sequence[Exercise]
@@ -436,11 +446,14 @@ class Practice:
         solved: npt.NDArray[np.bool_] = outcome.solved == outcome.scalars["program_count"]
         return solved
 
-    def correct(self, failing: Sequence[Exercise], others: Sequence[Exercise]) -> int:
+    def correct(
+        self, failing: Sequence[Exercise], others: Sequence[Exercise], lost: int = 0
+    ) -> int:
         """Look for corrections that solve failing exercises; return their number.
 
-        `others` are exercises of which a correction must not lose any.
+        `others` are exercises of which a correction must not lose more than `lost`.
         """
+        self._may_lose = lost
         checks = [batch for _, batch in self._batches(others)]
         self._lost, self._others_meet = self._failures(checks), self._met(checks)
         corrections = 0
@@ -459,14 +472,15 @@ class Practice:
     ) -> bool:
         """Make the change that solves an exercise with the fewest failures in other ones.
 
-        Return whether there is one with no more failures than before.
+        Return whether there is one with no more failures than allowed.
         """
         best: tuple[int, Change] | None = None
         for change in changes:
             before = self.table.prefer(*change)
             if self.solved([exercise])[0]:
                 failures = self._failures(checks) if self._is_met(change) else self._lost
-                if failures <= self._lost and (best is None or failures < best[0]):
+                allowed = failures <= self._lost + self._may_lose
+                if allowed and (best is None or failures < best[0]):
                     best = failures, change
             self.table.restore(change[0], before)
         if best is None:

@@ -32,7 +32,7 @@ from pipelines.learning.cloning_data import (
     open_demonstrations,
 )
 from pipelines.learning.mending import Exercise, Mending, MendingRound
-from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
@@ -396,10 +396,10 @@ class Training:
                 raise KeyboardInterrupt
 
         exact = mending.run(after_round)
-        self._evaluate(self.model.num_timesteps, policy)
-        self._keep_policy("mended", policy=policy)
+        self._evaluate(self.model.num_timesteps, mending.policy)
+        self._keep_policy("mended", policy=mending.policy)
         if exact or self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
-            self._keep_policy("best", policy=policy)
+            self._keep_policy("best", policy=mending.policy)
 
     def _teach_if_wanted(self) -> None:
         if not self.settings.teaching.rounds or "taught" in self.policies:
@@ -487,18 +487,25 @@ class Training:
 
     def _keep_policy(self, *names: str, policy: AbacusPolicy | None = None) -> None:
         """Keep a copy of the policy, with the number of its evaluation, for the checkpoint."""
-        weights = copy_weights(self.policy if policy is None else policy)
-        for name in names:
-            self.policies[name] = {"weights": weights, "evaluation": len(self.evaluations) - 1}
+        policy = self.policy if policy is None else policy
+        kept = {
+            "network": policy.network_name,
+            "weights": copy_weights(policy),
+            "evaluation": len(self.evaluations) - 1,
+        }
+        self.policies |= {name: dict(kept) for name in names}
 
     def _write_policies(self) -> None:
         """Write the policies of the checkpoint into their folders, but those that are there."""
-        policy = copy.deepcopy(self.policy)
+        world = self.settings.world
         for name in SAVED_POLICIES:
             kept = self.policies.get(name)
             if kept is None or kept is self._written.get(name):
                 continue
-            with self.folder.reading_checkpoint():
+            with self.folder.reading_checkpoint(), torch.random.fork_rng(devices=[]):
+                # Mending may have changed the network. Initial weights, which are replaced at once,
+                # are drawn from a generator of their own: a resumed run must draw the same numbers.
+                policy = new_policy(kept["network"], world.base, world.frames)
                 policy.load_state_dict(kept["weights"])
                 evaluation = self.evaluations[kept["evaluation"]]
             about = {"step": evaluation.step, "evaluation": evaluation.to_dict()}

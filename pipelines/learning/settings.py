@@ -22,7 +22,7 @@ from oracle.demos.recipe import MAX_SEED, OPERATIONS_PER_EPISODE, Recipe
 
 ScheduleKind = Literal["constant", "linear", "sinusoid"]
 Preset = Literal["default", "exact", "alone"]
-NetworkName = Literal["onehot", "compact", "paper"]
+NetworkName = Literal["onehot", "wide", "compact", "paper"]
 OptimizerName = Literal["muon", "adamw"]
 #: Which counterexamples to teach: `spread`: one of each kind; any; those nearest to a start;
 #: operations that meet many of them; `longer`: one of each kind, met by the longest operations;

@@ -4,7 +4,7 @@ class Network {
   /** The argument is written into the page by pipelines/showing/page.py. */
   constructor({ name, kind, about, network, base, frames, layers, weights, logit_bound: bound }) {
     Object.assign(this, { name, kind, about, base, frames, bound });
-    this.inputs = network === "onehot" ? this.contents : this.pixels;
+    this.inputs = network === "compact" ? this.pixels : this.contents;
     const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
     const numbers = new Float32Array(bytes.buffer);
     let place = 0;

@@ -149,14 +149,18 @@ def test_a_policy_that_solves_nothing_ends_at_once() -> None:
     assert [(each.failed, each.corrections) for each in mending.rounds] == [(50, 0)]
 
 
-def test_close_imitation_gives_all_answers(spoilt: AbacusPolicy, exact: AbacusPolicy) -> None:
-    """The answers of another policy, which differ in a few observations, are all taken over."""
-    mending = Mending(copy.deepcopy(spoilt), WORLD, MendingSettings(), 0)
-    own = Practice(exact, WORLD).transitions(exercises(300))
-    data = CloningSet.from_transitions(5, *own)
-    assert not mending._given(data).all()
-    mending._imitate_closely(own, own, repetitions=5)
-    assert mending._given(data).all()
+def test_the_actions_of_a_table_are_all_cloned(exact: AbacusPolicy) -> None:
+    """Also one that is unlike all others."""
+    practice = Practice(exact, WORLD)
+    codes = practice._failing_run(Exercise(Task.parse("3 + 1"), 10))[0][0]
+    practice.table.prefer(codes[None], np.array([Action.DOWN]))
+    mending = Mending(exact, WORLD, MendingSettings(), 0)
+    mending._clone_table(practice, exercises(100))
+    assert mending.policy.network_name == "wide"
+    own = practice.transitions(exercises(100))
+    assert mending._given(CloningSet.from_transitions(5, *own)).all()
+    cloned = Practice(mending.policy, WORLD).table.scores_of(codes[None])
+    assert cloned.argmax() == Action.DOWN
 
 
 def test_failing_runs_differ_in_their_observations(spoilt: AbacusPolicy) -> None:

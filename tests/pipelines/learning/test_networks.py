@@ -140,5 +140,5 @@ def test_logits_are_bounded_and_small_ones_unchanged() -> None:
 
 
 def test_an_unknown_network_is_refused() -> None:
-    with pytest.raises(ValueError, match="onehot, compact, paper"):
+    with pytest.raises(ValueError, match="onehot, wide, compact, paper"):
         make_network("huge", LAYOUT)
