@@ -211,6 +211,11 @@ LESSONS: dict[str, Lesson] = {
     ),
     "teach-updates-2000": Lesson(cloning=replace(CHOSEN, updates=2_000)),
     "teach-updates-4000": Lesson(cloning=replace(CHOSEN, updates=4_000)),
+    "teach-from-50-updates-4000": Lesson(
+        operations=50,
+        cloning=replace(CHOSEN, updates=4_000),
+        settings=replace(SPREAD, counterexamples=20),
+    ),
     "teach-smoothing-0.1": Lesson(cloning=replace(CHOSEN, label_smoothing=0.1)),
 }
 
