@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from oracle.files import atomic_write_text
 from pipelines.job.pages import render_page
-from pipelines.job.tables import Table, interval, markdown_text, percent
+from pipelines.job.tables import Table, counted, interval, markdown_text, percent
 from pipelines.scoring import paper
 from pipelines.scoring.figures import Picture, pictures_of
 from pipelines.scoring.operations import PAPER_DIGITS
@@ -67,9 +67,15 @@ def _findings(results: Results) -> Iterator[Finding]:
         if certificate.exact:
             detail = f"Agrees with the teacher on {total}: right at every length."
             yield Finding("Certificate", "exact", detail, "good")
-        else:
+        elif any(score.errors for score in (*results.generalisation, *results.adversarial)):
             detail = f"{certificate.disagreements:,} wrong of {total}."
             yield Finding("Certificate", "not exact", detail, "bad")
+        else:
+            detail = (
+                f"Differs from the teacher on {certificate.disagreements:,} of {total}, but made "
+                "no error here: certify --own-runs tells whether its own algorithm is exact."
+            )
+            yield Finding("Certificate", "not the teacher's", detail)
     for score in results.generalisation:
         if score.digits == PAPER_DIGITS:
             yield _error_rate(score)
@@ -97,7 +103,7 @@ def _findings(results: Results) -> Iterator[Finding]:
 
 
 def _errors_of(rate: ErrorRate) -> str:
-    return f"{rate.errors:,} errors in {rate.trials:,} operations"
+    return f"{counted(rate.errors, 'error')} in {counted(rate.trials, 'operation')}"
 
 
 def _error_rate(score: Score) -> Finding:

@@ -74,7 +74,7 @@ def _counterexamples(certificate: Certificate, subject: str) -> Table:
     ]
     return Table(
         "counterexamples",
-        "The smallest operations that go wrong",
+        "The smallest operations where it differs from the teacher",
         f"Of the {certificate.observations:,} observations that the algorithm can meet at any "
         f"width and length, the policy differs from the teacher on {certificate.disagreements:,}. "
         "The authors have no certificate.",

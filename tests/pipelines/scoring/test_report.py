@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from oracle.exact.certificate import Certificate
 from pipelines.learning.named_policies import find_policy
 from pipelines.scoring import paper
 from pipelines.scoring.figures import pictures_of
@@ -116,6 +117,25 @@ def test_the_policy_is_called_your_run_if_it_is_one(kind: str, subject: str) -> 
     page = report.html()
     assert f"“{subject.capitalize()}” is the policy evaluated here" in page
     assert f"{subject}, addition" in page
+
+
+@pytest.mark.parametrize(
+    ("different", "errors", "figure", "verdict"),
+    [
+        (0, 0, "exact", "good"),
+        (7, 1, "not exact", "bad"),
+        # An algorithm of its own, as that of the published policy reward_dense.
+        (7, 0, "not the teacher's", "plain"),
+    ],
+)
+def test_a_policy_is_called_wrong_only_where_it_made_an_error(
+    different: int, errors: int, figure: str, verdict: str
+) -> None:
+    score = Score("16 digits", 16, 100, additions=100, addition_errors=errors)
+    certificate = Certificate(5, 3, "before", 99_784, different, 0, None, "0" * 64, None)
+    found = findings_of(Results(generalisation=[score], certificate=certificate))
+    assert (found[0].figure, found[0].verdict) == (figure, verdict)
+    assert found[1].detail.startswith("1 error in 100" if errors else "0 errors in 100")
 
 
 def test_figures_take_the_colours_of_the_page(folder: Path) -> None:
