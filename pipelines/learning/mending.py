@@ -6,8 +6,9 @@ solved if the environment says so. In each round
 1. the policy plays random operations; if few fail, its own runs are certified
    (`oracle.exact.own_runs`), until they are exact;
 2. for operations that it fails other actions are tried, one at a time on the way to the failure. A
-   change that solves the operation becomes a *correction*, an action for an observation: that with
-   which the policy fails the fewest of the other operations, and no more than before;
+   change that leads further, to another right submit, becomes a *correction*, an action for an
+   observation: that with which the policy fails the fewest of the other operations, and no more
+   than before;
 3. the corrected policy plays random operations and those that it has practised, and the solved ones
    are cloned into new weights (self-imitation). Its actions are a function of the observation, so
    that the transitions do not contradict each other, and cloning makes its algorithm regular: rare
@@ -26,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +35,8 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from abacus.batch import AbacusBatch
-from abacus.observation import visibly_illegal_actions
-from abacus.rules import AbacusConfig, Action, End
+from abacus.observation import decode_frame, encode_frame, visibly_illegal_actions
+from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action, End
 from abacus.tasks import Operation, Task
 from oracle.exact.concrete_runs import various_failing_runs
 from oracle.exact.own_runs import EXACT, NOT_EXACT, Asked, OwnRunsCertificate, certify_own_runs
@@ -220,15 +221,16 @@ class Mending:
         """Correct the policy until no failing exercise is found; return the corrections."""
         others, corrections = exercises[:CHECKED], 0
         for _ in range(MOST_SEARCHES):
-            failing = self._failed_variously(practice, [*self.practised, *exercises])
-            if not failing:
-                failing = self._searched(practice.asked())
-            made = self._practise(practice, failing, others)
+            made = self._practise(
+                practice, self._failed_variously(practice, [*self.practised, *exercises]), others
+            )
             if not made:
-                made = self._practise(practice, failing, others, MOST_LOST)
-            corrections += made
+                found = self._searched(practice.asked())
+                made = self._practise(practice, found, others)
+                made = made or self._practise(practice, found, others, MOST_LOST)
             if not made:
                 break
+            corrections += made
         return corrections
 
     def _practise(
@@ -379,8 +381,15 @@ class Step:
     #: Operations solved before and after the step.
     solved: npt.NDArray[np.int32]
     solved_after: npt.NDArray[np.int32]
-    #: Whether the last operation was solved in this step.
-    solves: npt.NDArray[np.bool_]
+    #: Right submits of each abacus so far.
+    progress: npt.NDArray[np.int32]
+
+
+class _Run(NamedTuple):
+    """A run of the policy: observations, actions and masks (as bits), and its right submits."""
+
+    steps: list[tuple[Codes, int, int]]
+    progress: int
 
 
 class _AskedTable(Asked):
@@ -458,26 +467,37 @@ class Practice:
         self._lost, self._others_meet = self._failures(checks), self._met(checks)
         corrections = 0
         for exercise in failing:
-            if not self.solved([exercise])[0]:
-                # Changes of several actions are for what no single one solves.
-                corrections += self._make_best(
-                    exercise, islice(self._single_changes(exercise), MOST_CHECKED), checks
+            # An exercise may fail in several places, one after another.
+            for _ in exercise.task.operations:
+                if self.solved([exercise])[0]:
+                    break
+                run = self._failing_run(exercise)
+                # Changes of several actions are for what no single one corrects.
+                made = self._make_best(
+                    exercise, run, islice(self._single_changes(exercise, run), MOST_CHECKED), checks
                 ) or self._make_best(
-                    exercise, islice(self._random_changes(exercise), MOST_CHECKED), checks
+                    exercise, run, islice(self._random_changes(exercise, run), MOST_CHECKED), checks
                 )
+                if not made:
+                    break
+                corrections += 1
         return corrections
 
     def _make_best(
-        self, exercise: Exercise, changes: Iterable[Change], checks: Sequence[AbacusBatch]
+        self,
+        exercise: Exercise,
+        run: _Run,
+        changes: Iterable[Change],
+        checks: Sequence[AbacusBatch],
     ) -> bool:
-        """Make the change that solves an exercise with the fewest failures in other ones.
+        """Make the change that leads further than a failing run, and fails the fewest others.
 
         Return whether there is one with no more failures than allowed.
         """
         best: tuple[int, Change] | None = None
-        for change in changes:
+        for change in (variant for each in changes for variant in (self._shifted(each), each)):
             before = self.table.prefer(*change)
-            if self.solved([exercise])[0]:
+            if self._failing_run(exercise).progress > run.progress:
                 failures = self._failures(checks) if self._is_met(change) else self._lost
                 allowed = failures <= self._lost + self._may_lose
                 if allowed and (best is None or failures < best[0]):
@@ -490,6 +510,28 @@ class Practice:
         if self._is_met(change):
             self._others_meet = self._met(checks)
         return True
+
+    def _shifted(self, change: Change) -> Change:
+        """Return a change that is also made one and two columns further.
+
+        It is made there only where the policy acts as it did before the change. Observations of the
+        left edge, with padding, are nowhere else.
+        """
+        codes, actions = change
+        base, frames = self.world.base, self.world.frames
+        left, right, row, phase, signpost = decode_frame(base, codes[:, :frames])
+        movable = (left < base).all(axis=1)
+        taken = self.table.scores_of(codes).argmax(axis=1)
+        every, every_action = [codes], [actions]
+        for shift in range(1, ENCODING_PERIOD):
+            moved = codes.copy()
+            shifted = (phase + shift) % ENCODING_PERIOD
+            moved[:, :frames] = encode_frame(base, left, right, row, shifted, signpost)
+            same = movable & (self.table.scores_of(moved).argmax(axis=1) == taken)
+            every.append(moved[same])
+            every_action.append(actions[same])
+        joined, first = np.unique(np.concatenate(every), axis=0, return_index=True)
+        return joined, np.concatenate(every_action)[first]
 
     def _is_met(self, change: Change) -> bool:
         """Whether other exercises meet an observation; what they never meet cannot change them."""
@@ -521,36 +563,37 @@ class Practice:
             failures += int((~self._solved(batch)).sum())
         return failures
 
-    def _single_changes(self, exercise: Exercise) -> Iterator[Change]:
-        """Yield changes of one action of the failing run, those with the shortest runs first."""
-        run = self._failing_run(exercise)
+    def _single_changes(self, exercise: Exercise, run: _Run) -> Iterator[Change]:
+        """Yield changes of one action that lead further, those with the shortest runs first."""
+        steps = run.steps
         trials = [
             (step, action)
-            for step, (_, taken, mask) in enumerate(run)
-            if step >= len(run) - MOST_STEPS_BACK
+            for step, (_, taken, mask) in enumerate(steps)
+            if step >= len(steps) - MOST_STEPS_BACK
             for action in Action
             if mask >> action & 1 and action != taken
         ]
         if not trials:
             return
-        steps, actions = np.array(trials).T
-        solved: list[int] = []
+        places, actions = np.array(trials).T
+        found: dict[int, None] = {}
         ((_, batch),) = self._batches([exercise] * len(trials))
         for step in self._steps(
-            batch, lambda number, chosen: np.where(steps == number, actions, chosen)
+            batch, lambda number, chosen: np.where(places == number, actions, chosen)
         ):
-            solved += np.flatnonzero(step.solves).tolist()
-        for row in solved:
-            yield run[steps[row]][0][None], actions[row : row + 1]
+            found |= dict.fromkeys(np.flatnonzero(step.progress > run.progress).tolist())
+        for row in found:
+            yield steps[places[row]][0][None], actions[row : row + 1]
 
-    def _random_changes(self, exercise: Exercise) -> Iterator[Change]:
+    def _random_changes(self, exercise: Exercise, run: _Run) -> Iterator[Change]:
         """Yield changes of several actions, found by playing at random now and then.
 
         The smallest ones come first.
         """
         rng = np.random.default_rng([len(exercise.task.operations), exercise.task.start % 2**63])
         ((_, batch),) = self._batches([exercise] * RANDOM_TRIALS)
-        #: The changed actions of each trial, by observation; None if one was changed twice.
+        #: The changed actions of each trial, by observation; None if one was changed twice, or if
+        #: the trial has led further already.
         changes: list[dict[bytes, int] | None] = [{} for _ in range(RANDOM_TRIALS)]
         found: list[dict[bytes, int]] = []
 
@@ -564,20 +607,22 @@ class Practice:
                 if known is None:
                     continue
                 if action != known.get(key, step.greedy[row]):
-                    changes[row] = None if key in known else known | {key: int(action)}
-            found += [
-                known for row in np.flatnonzero(step.solves) if (known := changes[row]) is not None
-            ]
+                    changes[row] = known = None if key in known else known | {key: int(action)}
+                if known is not None and step.progress[row] > run.progress:
+                    found.append(known)
+                    changes[row] = None
         for known in sorted(found, key=len):
             codes = np.array([np.frombuffer(key, np.int32) for key in known])
             yield codes, np.array(list(known.values()))
 
-    def _failing_run(self, exercise: Exercise) -> list[tuple[Codes, int, int]]:
-        """Return the observations, actions and masks (as bits) of the policy's run."""
+    def _failing_run(self, exercise: Exercise) -> _Run:
+        """Return the policy's run."""
         ((_, batch),) = self._batches([exercise])
-        return [
-            (step.codes[0], int(step.actions[0]), int(step.masks[0])) for step in self._steps(batch)
-        ]
+        steps, progress = [], 0
+        for step in self._steps(batch):
+            steps.append((step.codes[0], int(step.actions[0]), int(step.masks[0])))
+            progress = int(step.progress[0])
+        return _Run(steps, progress)
 
     def answers(self, observations: Codes) -> Transitions:
         """Return what the corrected policy does in coded observations of `Asked`."""
@@ -615,6 +660,7 @@ class Practice:
         Actions are the policy's, or what `change` makes of them, given the number of the step.
         """
         running = np.ones(batch.num_envs, np.bool_)
+        progress = np.zeros(batch.num_envs, np.int32)
         for number in range(_limit(batch)):
             codes, greedy = _codes(batch), self.table.actions(batch)
             actions = greedy if change is None else change(number, greedy)
@@ -623,10 +669,10 @@ class Practice:
             batch.step(np.where(running, actions, Action.UP))
             self.steps += int(running.sum())
             after = batch.scalars["operations_solved"].copy()
-            ended = running & (batch.ends != End.NONE)
-            solves = ended & (after == batch.scalars["program_count"])
-            yield Step(running.copy(), codes, greedy, actions, masks, solved, after, solves)
-            running &= ~ended
+            right = running & (actions == Action.SUBMIT) & (batch.ends != End.WRONG_SUBMIT)
+            progress += right
+            yield Step(running.copy(), codes, greedy, actions, masks, solved, after, progress)
+            running &= batch.ends == End.NONE
             if not running.any():
                 break
 

@@ -41,8 +41,6 @@ from oracle.expert import expert_actions
 Actions = npt.NDArray[np.int64]
 #: Outcomes that can be wrong, and the ends that they cause.
 _JUDGED = (SIGNPOST_OUTCOME, SLIDE_OUTCOME, SUBMIT_OUTCOME)
-#: Score of an action that `GreedyTable.prefer` makes the best one.
-PREFERRED = 1e3
 _WRONG_ENDS = np.array([End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT], np.uint8)
 
 
@@ -145,7 +143,8 @@ class GreedyTable:
         """
         rows = self._rows_of(codes)
         before = self._scores[rows]
-        self._scores[rows, actions] = PREFERRED
+        # Above all others, also above an action that was preferred before.
+        self._scores[rows, actions] = before.max(axis=1) + 1
         return before
 
     def scores_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:

@@ -11,12 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abacus.observation import window_codes
+from abacus.observation import decode_frame, window_codes
 from abacus.rules import AbacusConfig, Action, Operations
 from abacus.tasks import Operation, Task
 from oracle.exact.complete_set import complete_set
 from oracle.exact.concrete_runs import various_failing_runs
 from oracle.exact.own_runs import Asked, certify_own_runs
+from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.mending import Exercise, Mending, Practice, random_task
 from pipelines.learning.policy import AbacusPolicy, new_policy
@@ -24,6 +25,13 @@ from pipelines.learning.policy_files import load_run
 from pipelines.learning.settings import CloningSettings, MendingSettings
 
 WORLD = AbacusConfig(reward="no_of", start="random")
+
+
+@pytest.fixture(autouse=True)
+def _short_cloning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer updates than in a run: the policies here are nearly the teacher's, and regular."""
+    short = replace(mending_module.TABLE_CLONING, updates=600)
+    monkeypatch.setattr(mending_module, "TABLE_CLONING", short)
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +117,12 @@ def test_corrections_solve_failing_exercises_and_lose_no_others(exact: AbacusPol
 def test_prefer_is_taken_back(exact: AbacusPolicy) -> None:
     practice = Practice(exact, WORLD)
     exercise = Exercise(Task.parse("3 + 1"), 10)
-    codes, taken, _ = practice._failing_run(exercise)[0]
+    codes, taken, _ = practice._failing_run(exercise).steps[0]
     before = practice.table.prefer(codes[None], np.array([Action.SUBMIT]))
     assert practice.solved([exercise]) == [False]
     practice.table.restore(codes[None], before)
     assert practice.solved([exercise]) == [True]
-    assert practice._failing_run(exercise)[0][1] == taken
+    assert practice._failing_run(exercise).steps[0][1] == taken
 
 
 def test_answers_to_observations_are_those_of_the_corrected_policy(exact: AbacusPolicy) -> None:
@@ -136,7 +144,7 @@ def test_answers_to_observations_are_those_of_the_corrected_policy(exact: Abacus
 def test_a_corrected_policy_is_certified_as_a_table(exact: AbacusPolicy) -> None:
     practice = Practice(exact, WORLD)
     assert certify_own_runs(practice.asked(), level="no_of").exact
-    codes = practice._failing_run(Exercise(Task.parse("3 + 1"), 10))[0][0]
+    codes = practice._failing_run(Exercise(Task.parse("3 + 1"), 10)).steps[0][0]
     practice.table.prefer(codes[None], np.array([Action.SUBMIT]))
     certificate = certify_own_runs(practice.asked(), level="no_of")
     assert certificate.verdict == "not exact"
@@ -152,7 +160,7 @@ def test_a_policy_that_solves_nothing_ends_at_once() -> None:
 def test_the_actions_of_a_table_are_all_cloned(exact: AbacusPolicy) -> None:
     """Also one that is unlike all others."""
     practice = Practice(exact, WORLD)
-    codes = practice._failing_run(Exercise(Task.parse("3 + 1"), 10))[0][0]
+    codes = practice._failing_run(Exercise(Task.parse("3 + 1"), 10)).steps[0][0]
     practice.table.prefer(codes[None], np.array([Action.DOWN]))
     mending = Mending(exact, WORLD, MendingSettings(), 0)
     mending._clone_table(practice, exercises(100))
@@ -161,6 +169,25 @@ def test_the_actions_of_a_table_are_all_cloned(exact: AbacusPolicy) -> None:
     assert mending._given(CloningSet.from_transitions(5, *own)).all()
     cloned = Practice(mending.policy, WORLD).table.scores_of(codes[None])
     assert cloned.argmax() == Action.DOWN
+
+
+def test_changes_are_made_in_other_columns_too(exact: AbacusPolicy) -> None:
+    """In those where the policy acts as in the failing run, and not at the left edge."""
+    practice = Practice(exact, WORLD)
+    steps = practice._failing_run(Exercise(Task.parse("6 + 25"), 10)).steps
+    frames = np.array([codes for codes, _, _ in steps])
+    left = decode_frame(5, frames[:, :3])[0]
+    inside = int(np.flatnonzero((left < 5).all(axis=1))[0])
+    edge = int(np.flatnonzero((left == 5).any(axis=1))[0])
+    submit = np.array([Action.SUBMIT])
+    codes, actions = practice._shifted((frames[inside : inside + 1], submit))
+    assert sorted(decode_frame(5, codes[:, 2])[3]) == [0, 1, 2]
+    assert (actions == Action.SUBMIT).all()
+    assert len(practice._shifted((frames[edge : edge + 1], submit))[0]) == 1
+    practice.table.prefer(codes[:1], submit)
+    other = frames[inside : inside + 1]
+    expected = 2 if not (codes[0] == other).all() else 1
+    assert len(practice._shifted((other, np.array([Action.UP])))[0]) == expected
 
 
 def test_failing_runs_differ_in_their_observations(spoilt: AbacusPolicy) -> None:
