@@ -51,6 +51,8 @@ from pipelines.scoring.players import GreedyTable, best_actions
 OPERATIONS = 3
 #: Digits of the longest operand of a random exercise.
 MOST_DIGITS = 8
+#: Exercises among which the episodes of PPO are drawn.
+PPO_EXERCISES = 4_000
 #: Columns of random exercises: those of the paper's training and of its test.
 WIDTHS = (10, 20)
 #: Failures of the certificate that a round searches at most: each takes a second.
@@ -340,6 +342,12 @@ class Mending:
 
 def _stored(policy: AbacusPolicy) -> dict[str, Any]:
     return {"network": policy.network_name, "weights": copy_weights(policy)}
+
+
+def exercises_for_ppo(world: AbacusConfig, seed: int) -> list[Task]:
+    """Return random tasks that PPO mixes into its episodes."""
+    rng = np.random.default_rng(seed)
+    return [random_task(rng, world, world.columns) for _ in range(PPO_EXERCISES)]
 
 
 def random_task(rng: np.random.Generator, world: AbacusConfig, columns: int) -> Task:

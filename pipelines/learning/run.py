@@ -31,7 +31,7 @@ from pipelines.learning.cloning_data import (
     load_cloning_set,
     open_demonstrations,
 )
-from pipelines.learning.mending import Exercise, Mending, MendingRound
+from pipelines.learning.mending import Exercise, Mending, MendingRound, exercises_for_ppo
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
@@ -189,9 +189,14 @@ class Training:
         settings = self.settings
         abaci = settings.ppo.n_envs if settings.n_timesteps else 1
         try:
+            environments = AbacusVecEnv(abaci, config=settings.world)
+            if settings.n_timesteps and settings.ppo.exercise_share:
+                # The same list in every process of a resumed run, whose abaci refer to it.
+                tasks = exercises_for_ppo(settings.world, settings.seed)
+                environments.batch.set_tasks(tasks, share=settings.ppo.exercise_share)
             return AbacusPPO(
                 AbacusPolicy,
-                AbacusVecEnv(abaci, config=settings.world),
+                environments,
                 settings.ppo,
                 seed=settings.seed,
                 device=settings.device,

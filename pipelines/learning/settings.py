@@ -218,6 +218,9 @@ class PpoSettings(_Checked):
     entropy: Schedule = field(default_factory=lambda: Schedule("linear", 0.0))
     optimizer: OptimizerName = "muon"
     weight_decay: float = _number(0.0, _AT_LEAST_0)
+    #: Part of the episodes that are random exercises, as in mending: the random operands of the
+    #: world are long as often as short, are never 0, and follow each other until a mistake.
+    exercise_share: float = _number(0.0, _PROBABILITY)
     #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
     count_bonus: float = _number(0.0, _AT_LEAST_0)
     #: What the critic sees in training: the observation; `progress`: also which columns are wrong,
@@ -446,6 +449,7 @@ PRESETS: dict[str, Settings] = {
             "mending.rounds": 20,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,
+            "ppo.exercise_share": 0.3,
             "ppo.count_bonus": 0.5,
             "ppo.critic_sees": "state",
             "ppo.critic_warmup": 30_000,
@@ -511,6 +515,10 @@ FLAGS = {
     ),
     "ppo_optimizer": Flag("ppo.optimizer", "optimizer of PPO"),
     "ppo_weight_decay": Flag("ppo.weight_decay", "weight decay of PPO, as in AdamW"),
+    "exercise_share": Flag(
+        "ppo.exercise_share",
+        "part of PPO's episodes that are exercises: short numbers, zeros, several operations",
+    ),
     "count_bonus": Flag(
         "ppo.count_bonus", "bonus for rarely tried actions: this number / sqrt(visits); 0: none"
     ),

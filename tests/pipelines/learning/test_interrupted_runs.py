@@ -19,8 +19,8 @@ from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, EXIT_NOT_EXACT, Options, main
 from pipelines.job.command_line import EXIT_MISTAKE, run
+from pipelines.learning import mending, run_report
 from pipelines.learning import run as training_module
-from pipelines.learning import run_report
 from pipelines.learning.policy_files import (
     SAVED_POLICIES,
     load_policy,
@@ -64,7 +64,7 @@ def job(demonstrations: Path) -> Job:
         f"--demonstrations {demonstrations} --demo-operations 20 --cloning-updates 5 --base 2 "
         f"--columns 4 --max-digits 2 --frames {FRAMES} --n-timesteps 768 --n-envs 32 --n-steps 8 "
         "--batch-size 128 --n-epochs 1 --critic-warmup 256 --eval-freq 512 --eval-episodes 4 "
-        "--count-bonus 0.5 --critic-sees state --ppo-optimizer muon "
+        "--count-bonus 0.5 --critic-sees state --ppo-optimizer muon --exercise-share 0.5 "
         "--teach-rounds 1 --teach-counterexamples 4"
     ).split()
 
@@ -74,6 +74,11 @@ def job(demonstrations: Path) -> Job:
         return run(main, Options, bc_then_ppo.__doc__, EXAMPLE, argv)
 
     return start
+
+
+@pytest.fixture(autouse=True)
+def few_exercises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "PPO_EXERCISES", 20)
 
 
 @pytest.fixture(autouse=True)

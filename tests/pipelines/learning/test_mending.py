@@ -77,6 +77,14 @@ def test_random_tasks_fit(seed: int, operations: Operations, columns: int) -> No
     assert signs <= {"both": {1, -1}, "add": {1}, "subtract": {-1}}[operations]
 
 
+def test_ppo_gets_the_same_exercises_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending_module, "PPO_EXERCISES", 200)
+    tasks = mending_module.exercises_for_ppo(WORLD, 3)
+    assert tasks == mending_module.exercises_for_ppo(WORLD, 3) != exercises(200)
+    # What the world itself never draws.
+    assert any(operation.operand == 0 for task in tasks for operation in task.operations)
+
+
 def test_an_exact_policy_solves_everything(exact: AbacusPolicy) -> None:
     practice = Practice(exact, WORLD)
     assert all(practice.solved([*exercises(50), Exercise(Task.parse("0 + 0 - 0"), 3)]))
