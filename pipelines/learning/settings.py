@@ -144,7 +144,9 @@ def _check_learning_rate(schedule: Schedule) -> None:
 class CloningSettings(_Checked):
     """Hyperparameters of behavioural cloning."""
 
-    updates: int = _number(1_000, _AT_LEAST_1)
+    #: Long after every demonstrated action is learned, the others still improve: of six clones of
+    #: 500 operations, none is exact after 1,000 updates and five are after 4,000.
+    updates: int = _number(4_000, _AT_LEAST_1)
     batch_size: int = _number(256, _AT_LEAST_1)
     optimizer: OptimizerName = "muon"
     #: The peak of the schedule; AdamW wants less than Muon, such as 0.003.
@@ -279,7 +281,7 @@ class Settings(_Checked):
     preset: Preset = "default"
     #: File of demonstrations; None: recorded into datasets/.
     demonstrations: Path | None = None
-    demo_operations: int = _number(500, _AT_LEAST_0)
+    demo_operations: int = _number(100, _AT_LEAST_0)
     demo_seed: int = _number(0, _Range(0, MAX_SEED))
     start_from: Path | None = None
     network: NetworkName = "onehot"
@@ -432,7 +434,6 @@ PRESETS: dict[str, Settings] = {
         Settings(),
         {
             "preset": "exact",
-            "demo_operations": 100,
             "world.columns": 12,
             "n_timesteps": 0,
             "teaching.weights": "new",
@@ -445,6 +446,8 @@ PRESETS: dict[str, Settings] = {
             "preset": "alone",
             "demo_operations": 0,
             "table_steps": 40_000_000,
+            # What the table does is not a function of the observation: more updates learn no more.
+            "cloning.updates": 1_000,
             "n_timesteps": 3_000_000,
             "mending.rounds": 20,
             "teaching.rounds": 0,
