@@ -37,7 +37,7 @@ from stable_baselines3.common.logger import Logger
 from abacus.batch import AbacusBatch
 from abacus.observation import decode_frame, encode_frame, visibly_illegal_actions
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action, End
-from abacus.tasks import Operation, Task
+from abacus.tasks import Operation, Task, value_of
 from oracle.exact.concrete_runs import various_failing_runs
 from oracle.exact.own_runs import EXACT, NOT_EXACT, Asked, OwnRunsCertificate, certify_own_runs
 from pipelines.learning.cloning import Cloning, copy_weights
@@ -61,8 +61,10 @@ MOST_SEARCHED = 40
 CHECKED = 1_000
 #: Changes of one exercise that are checked.
 MOST_CHECKED = 16
-#: Searches for failing exercises of the table in a round.
+#: Searches for failing exercises of the table in a round, and hard exercises of each: on any number
+#: of columns up to `WIDTHS`, with this share of digits that are 0 or the highest, for long carries.
 MOST_SEARCHES = 100
+HARD_EXERCISES, EXTREME = 20_000, 0.6
 #: Where no more than this share of the random exercises fails, the policy is corrected as a table.
 #: Earlier, imitation helps more, because it corrects similar observations at once.
 FEW = 0.03
@@ -222,10 +224,14 @@ class Mending:
     def _correct_table(self, practice: Practice, exercises: list[Exercise]) -> int:
         """Correct the policy until no failing exercise is found; return the corrections."""
         others, corrections = exercises[:CHECKED], 0
+        rng = np.random.default_rng([self.seed, len(self.rounds), HARD_EXERCISES])
         for _ in range(MOST_SEARCHES):
             made = self._practise(
                 practice, self._failed_variously(practice, [*self.practised, *exercises]), others
             )
+            if not made:
+                hard = [random_exercise(rng, self.world, EXTREME) for _ in range(HARD_EXERCISES)]
+                made = self._practise(practice, self._failed_variously(practice, hard), others)
             if not made:
                 found = self._searched(practice.asked())
                 made = self._practise(practice, found, others)
@@ -350,16 +356,30 @@ def exercises_for_ppo(world: AbacusConfig, seed: int) -> list[Task]:
     return [random_task(rng, world, world.columns) for _ in range(PPO_EXERCISES)]
 
 
-def random_task(rng: np.random.Generator, world: AbacusConfig, columns: int) -> Task:
+def random_exercise(rng: np.random.Generator, world: AbacusConfig, extreme: float) -> Exercise:
+    """Return an exercise on a random number of columns; see `random_task`."""
+    columns = int(rng.integers(2, max(WIDTHS) + 1))
+    return Exercise(random_task(rng, world, columns, extreme), columns)
+
+
+def random_task(
+    rng: np.random.Generator, world: AbacusConfig, columns: int, extreme: float = 0.0
+) -> Task:
     """Return a task that fits on a number of columns: a random value and `OPERATIONS` operations.
 
-    Lengths are uniform, so that short numbers are as frequent as long ones.
+    Lengths are uniform, so that short numbers are as frequent as long ones. A part `extreme` of the
+    digits are 0 or the highest.
     """
     base, digits = world.base, min(MOST_DIGITS, columns - 1)
     capacity = base**columns
 
     def number() -> int:
-        return int(rng.integers(0, base ** int(rng.integers(1, digits + 1))))
+        length = int(rng.integers(1, digits + 1))
+        if not extreme:
+            return int(rng.integers(0, base**length))
+        drawn = rng.integers(0, base, length)
+        ends = (base - 1) * rng.integers(0, 2, length)
+        return value_of(np.where(rng.random(length) < extreme, ends, drawn), base)
 
     start = value = number()
     operations = []

@@ -80,7 +80,8 @@ def test_random_tasks_fit(seed: int, operations: Operations, columns: int) -> No
 def test_ppo_gets_the_same_exercises_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mending_module, "PPO_EXERCISES", 200)
     tasks = mending_module.exercises_for_ppo(WORLD, 3)
-    assert tasks == mending_module.exercises_for_ppo(WORLD, 3) != exercises(200)
+    assert tasks == mending_module.exercises_for_ppo(WORLD, 3)
+    assert tasks != mending_module.exercises_for_ppo(WORLD, 4)
     # What the world itself never draws.
     assert any(operation.operand == 0 for task in tasks for operation in task.operations)
 
