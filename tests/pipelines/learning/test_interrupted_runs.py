@@ -224,6 +224,8 @@ def test_a_failing_disk_is_one_line_and_the_run_resumes_to_the_same_result(
     )
     assert len(failed) > 250 // every
     expected = results(whole)
+    # filelock refuses a lock in whose making this test forked; a real run does not fork there.
+    failed = [each for each in failed if "was inherited across fork" not in each.error]
     # What fails while temporary files are removed does no harm.
     wrong: list[Any] = [
         each
@@ -236,6 +238,8 @@ def test_a_failing_disk_is_one_line_and_the_run_resumes_to_the_same_result(
     wrong += resumed_differently(job, taken, whole, expected)
     print(
         f"{len(failed)} failed operations, {len(states)} states, {len(taken)} resumed, "
-        f"{len(wrong)} wrong"
+        f"{len(wrong)} wrong",
+        *(getattr(each, "error", each) for each in wrong),
+        sep="\n",
     )
     assert wrong == []
