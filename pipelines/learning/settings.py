@@ -452,7 +452,6 @@ PRESETS: dict[str, Settings] = {
             "mending.rounds": 20,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,
-            "ppo.exercise_share": 0.3,
             "ppo.count_bonus": 0.5,
             "ppo.critic_sees": "state",
             "ppo.critic_warmup": 30_000,
