@@ -23,7 +23,7 @@ from stable_baselines3.common.logger import Logger
 from pipelines.learning.cloning_data import CloningBatches, CloningSet, split_masks
 from pipelines.learning.networks import CHUNK
 from pipelines.learning.optimizer import Muon
-from pipelines.learning.policy import AbacusPolicy, entropy, gather, masked_log_probs
+from pipelines.learning.policy import AbacusPolicy, gather, masked_log_probs
 from pipelines.learning.settings import CloningSettings
 
 #: Fraction of the updates in which the learning rate rises.
@@ -60,19 +60,18 @@ class MaskedLoss:
     ) -> BCTrainingMetrics:
         inputs, masks = split_masks(obs)
         log_probs = masked_log_probs(policy.network.logits(inputs), masks)
-        expert_log_probs = gather(log_probs, acts)
         loss = smoothed_losses(log_probs, masks, acts, self.smoothing).mean()
-        with torch.no_grad():
-            zero = torch.zeros(())
-            return BCTrainingMetrics(
-                neglogp=-expert_log_probs.mean(),
-                entropy=entropy(log_probs).mean(),
-                ent_loss=zero,
-                prob_true_act=expert_log_probs.exp().mean(),
-                l2_norm=zero,
-                l2_loss=zero,
-                loss=loss,
-            )
+        # BC would only log the other metrics, in every update; `Cloning` logs its own scores.
+        unused = torch.zeros(())
+        return BCTrainingMetrics(
+            neglogp=unused,
+            entropy=unused,
+            ent_loss=unused,
+            prob_true_act=unused,
+            l2_norm=unused,
+            l2_loss=unused,
+            loss=loss,
+        )
 
 
 class Cloning:
