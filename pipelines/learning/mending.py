@@ -37,7 +37,7 @@ from stable_baselines3.common.logger import Logger
 from abacus.batch import AbacusBatch
 from abacus.observation import decode_frame, encode_frame, visibly_illegal_actions
 from abacus.rules import ENCODING_PERIOD, AbacusConfig, Action, End
-from abacus.tasks import Operation, Task, value_of
+from abacus.tasks import Operation, Task
 from oracle.exact.concrete_runs import various_failing_runs
 from oracle.exact.own_runs import EXACT, NOT_EXACT, Asked, OwnRunsCertificate, certify_own_runs
 from pipelines.learning.cloning import Cloning, copy_weights
@@ -64,7 +64,7 @@ MOST_CHECKED = 16
 #: Searches for failing exercises of the table in a round, and hard exercises of each: on any number
 #: of columns up to `WIDTHS`, with this share of digits that are 0 or the highest, for long carries.
 MOST_SEARCHES = 100
-HARD_EXERCISES, EXTREME = 20_000, 0.6
+HARD_EXERCISES, EXTREME = 200_000, 0.6
 #: Where no more than this share of the random exercises fails, the policy is corrected as a table.
 #: Earlier, imitation helps more, because it corrects similar observations at once.
 FEW = 0.03
@@ -230,7 +230,7 @@ class Mending:
                 practice, self._failed_variously(practice, [*self.practised, *exercises]), others
             )
             if not made:
-                hard = [random_exercise(rng, self.world, EXTREME) for _ in range(HARD_EXERCISES)]
+                hard = practice.failed_hard_exercises(rng, HARD_EXERCISES)
                 made = self._practise(practice, self._failed_variously(practice, hard), others)
             if not made:
                 found = self._searched(practice.asked())
@@ -356,30 +356,16 @@ def exercises_for_ppo(world: AbacusConfig, seed: int) -> list[Task]:
     return [random_task(rng, world, world.columns) for _ in range(PPO_EXERCISES)]
 
 
-def random_exercise(rng: np.random.Generator, world: AbacusConfig, extreme: float) -> Exercise:
-    """Return an exercise on a random number of columns; see `random_task`."""
-    columns = int(rng.integers(2, max(WIDTHS) + 1))
-    return Exercise(random_task(rng, world, columns, extreme), columns)
-
-
-def random_task(
-    rng: np.random.Generator, world: AbacusConfig, columns: int, extreme: float = 0.0
-) -> Task:
+def random_task(rng: np.random.Generator, world: AbacusConfig, columns: int) -> Task:
     """Return a task that fits on a number of columns: a random value and `OPERATIONS` operations.
 
-    Lengths are uniform, so that short numbers are as frequent as long ones. A part `extreme` of the
-    digits are 0 or the highest.
+    Lengths are uniform, so that short numbers are as frequent as long ones.
     """
     base, digits = world.base, min(MOST_DIGITS, columns - 1)
     capacity = base**columns
 
     def number() -> int:
-        length = int(rng.integers(1, digits + 1))
-        if not extreme:
-            return int(rng.integers(0, base**length))
-        drawn = rng.integers(0, base, length)
-        ends = (base - 1) * rng.integers(0, 2, length)
-        return value_of(np.where(rng.random(length) < extreme, ends, drawn), base)
+        return int(rng.integers(0, base ** int(rng.integers(1, digits + 1))))
 
     start = value = number()
     operations = []
@@ -393,6 +379,77 @@ def random_task(
         operations.append(Operation(sign, operand))
         value += sign * operand
     return Task(start, tuple(operations))
+
+
+class HardTasks(NamedTuple):
+    """Random tasks in arrays, for a number of columns: values, signs and operands.
+
+    A part `EXTREME` of the digits are 0 or the highest, for long carries.
+    """
+
+    starts: npt.NDArray[np.int64]  # (N,)
+    signs: npt.NDArray[np.int64]  # (N, OPERATIONS): 1 or -1
+    operands: npt.NDArray[np.int64]  # (N, OPERATIONS)
+
+    @classmethod
+    def draw(
+        cls, rng: np.random.Generator, count: int, world: AbacusConfig, columns: int
+    ) -> HardTasks:
+        """Draw tasks that fit on the columns; numbers have at most `MOST_DIGITS` digits."""
+        base = world.base
+        # No sum of so few numbers is larger than what 64 bits hold.
+        capacity = min(base**columns, 2**62)
+        starts = value = cls._numbers(rng, count, base, columns)
+        signs = np.empty((count, OPERATIONS), np.int64)
+        operands = np.empty((count, OPERATIONS), np.int64)
+        one = {"add": 1, "subtract": -1}.get(world.operations)
+        for k in range(OPERATIONS):
+            signs[:, k] = rng.choice((1, -1), count) if one is None else one
+            most = np.where(signs[:, k] > 0, capacity - 1 - value, value)
+            operands[:, k] = np.minimum(cls._numbers(rng, count, base, columns), most)
+            value = value + signs[:, k] * operands[:, k]
+        return cls(starts, signs, operands)
+
+    @staticmethod
+    def _numbers(
+        rng: np.random.Generator, count: int, base: int, columns: int
+    ) -> npt.NDArray[np.int64]:
+        longest = min(MOST_DIGITS, columns - 1)
+        size = (count, longest)
+        ends = (base - 1) * rng.integers(0, 2, size)
+        digits = np.where(rng.random(size) < EXTREME, ends, rng.integers(0, base, size))
+        shown = np.arange(longest) < rng.integers(1, longest + 1, count)[:, None]
+        numbers: npt.NDArray[np.int64] = (digits * shown) @ base ** np.arange(longest)
+        return numbers
+
+    def task(self, row: int) -> Task:
+        """Return one of the tasks."""
+        pairs = zip(self.signs[row].tolist(), self.operands[row].tolist(), strict=True)
+        return Task(int(self.starts[row]), tuple(Operation(*pair) for pair in pairs))
+
+    def load(self, batch: AbacusBatch) -> None:
+        """Give each abacus of a batch its task."""
+        base, longest = batch.config.base, batch.config.longest_operand
+        columns = batch.config.columns
+        operands = self.operands.ravel()
+        digits = _digits(operands, base, longest)
+        lengths = np.maximum(longest - np.argmax(digits[:, ::-1] > 0, axis=1), 1)
+        lengths[operands == 0] = 1
+        batch.load(
+            _digits(self.starts, base, columns),
+            digits,
+            lengths.astype(np.int32),
+            (self.signs.ravel() < 0).astype(np.int32),
+            np.full(len(self.starts), OPERATIONS, np.int32),
+        )
+
+
+def _digits(values: npt.NDArray[np.int64], base: int, length: int) -> npt.NDArray[np.uint8]:
+    """Return the digits of values, least significant first."""
+    rows = np.empty((len(values), length), np.uint8)
+    for place in range(length):
+        values, rows[:, place] = np.divmod(values, base)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -452,14 +509,7 @@ class Practice:
             rows = np.array(list(part))
             tasks = [exercises[row].task for row in rows]
             longest = max(len(task.operations) for task in tasks)
-            config = AbacusConfig(
-                base=self.world.base,
-                frames=self.world.frames,
-                columns=columns,
-                max_digits=columns - 1,
-                reward=self.world.reward,
-                max_operations=longest,
-            )
+            config = self._config(columns, longest)
             batch = AbacusBatch(config, len(rows), autoreset=False)
             batch.load_tasks(tasks)
             batch.reset(0)
@@ -468,6 +518,31 @@ class Practice:
     def asked(self) -> Asked:
         """Return the corrected policy as it is now, to be asked by a certificate."""
         return _AskedTable(self.table)
+
+    def failed_hard_exercises(self, rng: np.random.Generator, count: int) -> list[Exercise]:
+        """Draw hard exercises on any number of columns; return those that the policy fails."""
+        widths = range(2, max(WIDTHS) + 1)
+        failed: list[Exercise] = []
+        for columns in widths:
+            tasks = HardTasks.draw(rng, count // len(widths), self.world, columns)
+            batch = AbacusBatch(
+                self._config(columns, OPERATIONS), len(tasks.starts), autoreset=False
+            )
+            tasks.load(batch)
+            batch.reset(0)
+            rows = np.flatnonzero(~self._solved(batch)).tolist()
+            failed += [Exercise(tasks.task(row), columns) for row in rows]
+        return failed
+
+    def _config(self, columns: int, operations: int) -> AbacusConfig:
+        return AbacusConfig(
+            base=self.world.base,
+            frames=self.world.frames,
+            columns=columns,
+            max_digits=columns - 1,
+            reward=self.world.reward,
+            max_operations=operations,
+        )
 
     def solved(self, exercises: Sequence[Exercise]) -> list[bool]:
         """Return whether the policy solves all operations of each exercise."""

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abacus.batch import AbacusBatch
 from abacus.observation import decode_frame, window_codes
 from abacus.rules import AbacusConfig, Action, Operations
 from abacus.tasks import Operation, Task
@@ -19,7 +20,7 @@ from oracle.exact.concrete_runs import various_failing_runs
 from oracle.exact.own_runs import Asked, certify_own_runs
 from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.mending import Exercise, Mending, Practice, random_task
+from pipelines.learning.mending import Exercise, HardTasks, Mending, Practice, random_task
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.settings import CloningSettings, MendingSettings
@@ -32,6 +33,7 @@ def _short_cloning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer updates than in a run: the policies here are nearly the teacher's, and regular."""
     short = replace(mending_module.TABLE_CLONING, updates=600)
     monkeypatch.setattr(mending_module, "TABLE_CLONING", short)
+    monkeypatch.setattr(mending_module, "HARD_EXERCISES", 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,29 @@ def test_random_tasks_fit(seed: int, operations: Operations, columns: int) -> No
     AbacusConfig(columns=columns, max_digits=columns - 1).check_task(task)
     signs = {operation.sign for operation in task.operations}
     assert signs <= {"both": {1, -1}, "add": {1}, "subtract": {-1}}[operations]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["both", "add", "subtract"]), st.integers(2, 20))
+def test_hard_tasks_fit_and_are_loaded_as_they_are(
+    seed: int, operations: Operations, columns: int
+) -> None:
+    world = replace(WORLD, operations=operations)
+    tasks = HardTasks.draw(np.random.default_rng(seed), 5, world, columns)
+    config = AbacusConfig(columns=columns, max_digits=columns - 1, max_operations=3)
+    arrays, objects = (AbacusBatch(config, 5, autoreset=False) for _ in range(2))
+    tasks.load(arrays)
+    objects.load_tasks([tasks.task(row) for row in range(5)])
+    for name, loaded in arrays.program._asdict().items():
+        np.testing.assert_array_equal(loaded, getattr(objects.program, name))
+
+
+def test_hard_exercises_that_fail_are_found(exact: AbacusPolicy, spoilt: AbacusPolicy) -> None:
+    rng = np.random.default_rng(0)
+    assert Practice(exact, WORLD).failed_hard_exercises(rng, 2_000) == []
+    practice = Practice(spoilt, WORLD)
+    failed = practice.failed_hard_exercises(rng, 2_000)
+    assert len(failed) > 10
+    assert not any(practice.solved(failed))
 
 
 def test_ppo_gets_the_same_exercises_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
