@@ -186,6 +186,19 @@ class DaskCluster:
         threads: dict[str, int] = self.client.nthreads()
         return max(1, sum(threads.values()))
 
+    def _done(self, cell: Cell, future: Any) -> Done:
+        """Return the end of a cell; raise ValueError if the scheduler has gone, not the cell."""
+        # A result is fetched now, and the scheduler may have died since the cell ended.
+        with suppress(OSError, CancelledError):
+            if future.status == "finished":
+                return Done(cell, future.result())
+            if future.status == "error":
+                return Done(cell, None, _one_line(future.exception()))
+        raise ValueError(
+            f"the Dask scheduler at {self.address} is gone: records are kept, and the same command "
+            "continues once it runs again"
+        )
+
     def run(
         self, work: Work, cells: Sequence[Cell], started: Callable[[Cell], None]
     ) -> Iterator[Done]:
@@ -209,16 +222,7 @@ class DaskCluster:
         ]
         try:
             for future in completed(futures, loop=self.client.loop):
-                cell = by_key[future.key]
-                if future.status == "finished":
-                    yield Done(cell, future.result())
-                elif future.status == "error":
-                    yield Done(cell, None, _one_line(future.exception()))
-                else:  # cancelled or lost: no cell has failed
-                    raise ValueError(
-                        f"the Dask scheduler at {self.address} is gone: records are kept, and the "
-                        "same command continues once it runs again"
-                    )
+                yield self._done(by_key[future.key], future)
                 future.release()
         finally:
             # Both need the scheduler.

@@ -143,6 +143,19 @@ def test_the_cells_of_a_killed_cluster_worker_are_run_again(tmp_path: Path) -> N
     assert len(list(marks.iterdir())) > 8 or workers[0].pid not in processes
 
 
+def test_a_scheduler_that_dies_while_a_result_is_fetched_is_one_line() -> None:
+    class Lost:
+        status = "finished"
+
+        def result(self) -> None:
+            raise ConnectionResetError(104, "Connection reset by peer")
+
+    engine = DaskCluster.__new__(DaskCluster)
+    engine.address = "tcp://somewhere:1"
+    with pytest.raises(ValueError, match="scheduler at tcp://somewhere:1 is gone"):
+        engine._done(cells(1)[0], Lost())
+
+
 def test_a_scheduler_that_dies_is_one_line_and_no_failure(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
