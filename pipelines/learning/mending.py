@@ -63,7 +63,7 @@ CHECKED = 1_000
 MOST_CHECKED = 16
 #: Searches for failing exercises of the table in a round, and hard exercises of each: on any number
 #: of columns up to `WIDTHS`, with this share of digits that are 0 or the highest, for long carries.
-MOST_SEARCHES = 100
+MOST_SEARCHES = 15
 HARD_EXERCISES, EXTREME = 200_000, 0.6
 #: Where no more than this share of the random exercises fails, the policy is corrected as a table.
 #: Earlier, imitation helps more, because it corrects similar observations at once.
@@ -152,6 +152,8 @@ class Mending:
         seed: int,
     ) -> None:
         self.policy, self.world, self.settings, self.seed = policy, world, settings, seed
+        #: Called with a line after each search of a round, which may take minutes.
+        self.on_search: Callable[[str], None] = lambda line: None
         self.rounds: list[MendingRound] = []
         #: Exercises that the policy or its corrections once failed, and must not fail again.
         self.practised: list[Exercise] = []
@@ -239,6 +241,7 @@ class Mending:
             if not made:
                 break
             corrections += made
+            self.on_search(f"{corrections} corrections in round {len(self.rounds)}")
         return corrections
 
     def _practise(

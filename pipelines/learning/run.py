@@ -400,6 +400,7 @@ class Training:
             if self.interruption.requested:
                 raise KeyboardInterrupt
 
+        mending.on_search = lambda line: self.bar.show(MENDING, len(mending.rounds), line)
         exact = mending.run(after_round)
         self._evaluate(self.model.num_timesteps, mending.policy)
         self._keep_policy("mended", policy=mending.policy)
