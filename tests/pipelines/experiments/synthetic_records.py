@@ -126,7 +126,7 @@ def _others(
 
 
 def taught(seed: int = 0, n: int = 100, *, wrong: Sequence[int] = (900, 80, 0)) -> Record:
-    """A record of teaching, with rounds that leave so many observations wrong."""
+    """A record of teaching, whose rounds leave these numbers of observations wrong."""
     rounds = [(n + 40 * k, 30 * (n + 40 * k), left) for k, left in enumerate(wrong)]
     operations, labels, left = rounds[-1]
     made = record(
