@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numba
@@ -397,6 +397,7 @@ def _rules(config: AbacusConfig) -> npt.NDArray[np.void]:
     return rules
 
 
+@lru_cache(maxsize=1 << 15)
 def stream_start(seed: int) -> int:
     """Return the first state of the random stream of a seed."""
     return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0])

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numba
@@ -22,7 +21,8 @@ import numpy.typing as npt
 from abacus.batch import AbacusBatch
 from abacus.kernel import ADD, SIGNPOST_OUTCOME, SLIDE_OUTCOME, SUBMIT_OUTCOME, SUBTRACT
 from abacus.rules import AbacusConfig, Action, End
-from abacus.tasks import numeral, value_of
+from abacus.tasks import Operation as TaskOperation
+from abacus.tasks import Task, numeral, value_of
 from oracle.exact.endless_runs import endless_parts
 from oracle.exact.exploration import NO_PARENT, OPEN
 from oracle.exact.policy_exploration import (
@@ -211,30 +211,6 @@ def failing_runs(
     return tuple(found[kind] for kind in RULES if kind in found)
 
 
-def various_failing_runs(
-    ask: Ask, base: int, frames: int, level: str, most: int, limit: int = SEARCH_LIMIT
-) -> list[FailingRun]:
-    """Return up to `most` failures as run in the environment, each in another observation.
-
-    They are searched on as few columns as show any, the nearest ones first.
-    """
-    runs: list[FailingRun] = []
-    for columns in SEARCH_COLUMNS:
-        exploration = explore_policy(
-            ask, base, frames, level, exact_columns=columns, limit=min(limit, SEARCH_LIMIT)
-        )
-        for _, goals in _goals(exploration):
-            observations, first = np.unique(exploration.observation_of[goals], return_index=True)
-            for observation in observations[np.argsort(goals[first])]:
-                if len(runs) == most:
-                    return runs
-                same = goals[exploration.observation_of[goals] == observation]
-                runs += islice(GuidedSearch(ask, exploration, same).runs(EFFORTS[0]), 1)
-        if runs or exploration.incomplete:
-            break
-    return runs
-
-
 def _goals(exploration: PolicyExploration) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
     """Yield the situations of each kind of failure."""
     for end, kind in KINDS.items():
@@ -331,35 +307,75 @@ class GuidedSearch:
         self, path: list[npt.NDArray[np.uint8]], actions: list[int]
     ) -> FailingRun | None:
         """Run the operations of a path in the environment; return the failure that they meet."""
-        rows = np.array(path)
         exploration = self._exploration
-        base = exploration.base
-        operations = _operations(rows, actions)
-        digits = rows[:, HEADER : HEADER + MAX_COLUMNS + exploration.frames]
-        known = digits != OPEN
-        first = digits[np.argmax(known, axis=0), np.arange(digits.shape[1])]
-        widest = int(rows[:, WIDTH].max())
-        for columns in (widest, widest + 1, widest + 3):
-            for fill in range(base):
-                start = np.where(known.any(axis=0), first, fill)[:columns]
-                try:
-                    config = AbacusConfig(
-                        columns=columns,
-                        base=base,
-                        frames=exploration.frames,
-                        max_digits=columns - 1,
-                        reward=exploration.level,
-                        on_error="continue",
-                        start=value_of(start, base),
-                        expression=_expression(operations, base),
-                    )
-                except ValueError:
-                    # The result does not fit: other digits in the columns that are never seen.
-                    continue
-                failure = run_policy(self._ask, config, len(path) + MORE_STEPS)
-                if failure is not None:
-                    return failure
+        for columns, start, operations in _calculations(exploration, np.array(path), actions):
+            try:
+                config = AbacusConfig(
+                    columns=columns,
+                    base=exploration.base,
+                    frames=exploration.frames,
+                    max_digits=columns - 1,
+                    reward=exploration.level,
+                    on_error="continue",
+                    start=start,
+                    expression=_expression(operations, exploration.base),
+                )
+            except ValueError:
+                # The result does not fit: other digits in the columns that are never seen.
+                continue
+            failure = run_policy(self._ask, config, len(path) + MORE_STEPS)
+            if failure is not None:
+                return failure
         return None
+
+
+def _calculations(
+    exploration: PolicyExploration,
+    rows: npt.NDArray[np.uint8],
+    actions: Sequence[int],
+    spare_columns: Sequence[int] = (0, 1, 3),
+) -> Iterator[tuple[int, int, list[Operation]]]:
+    """Yield columns, starting values and operations that a path of situations may be a run of.
+
+    Columns that the path never shows get each digit in turn. A path that forgets columns may be the
+    run of none.
+    """
+    base, operations = exploration.base, _operations(rows, actions)
+    digits = rows[:, HEADER : HEADER + MAX_COLUMNS + exploration.frames]
+    known = digits != OPEN
+    first = digits[np.argmax(known, axis=0), np.arange(digits.shape[1])]
+    widest = int(rows[:, WIDTH].max())
+    for columns in (widest + spare for spare in spare_columns):
+        for fill in range(base):
+            start = np.where(known.any(axis=0), first, fill)[:columns]
+            yield columns, value_of(start, base), operations
+
+
+def likely_failures(
+    exploration: PolicyExploration, most: int
+) -> Iterator[tuple[int, Task]]:
+    """Yield columns and tasks that may show failures of an exploration, each in another observation.
+
+    They are read off the shortest paths to up to `most` observations and have not been run: unlike
+    `failing_runs`, this takes no search, and most failures are among them.
+    """
+    base = exploration.base
+    for _, goals in _goals(exploration):
+        _, nearest = np.unique(exploration.observation_of[goals], return_index=True)
+        for goal in goals[np.sort(nearest)][:most]:
+            path = exploration.path_to(int(goal))
+            rows, actions = exploration.situations[path], exploration.actions[path].tolist()
+            for columns, start, operations in _calculations(exploration, rows, actions, (1,)):
+                signed = (
+                    TaskOperation(-1 if kind == SUBTRACT else 1, value_of(digits, base))
+                    for kind, digits in operations
+                )
+                task = Task(start, tuple(signed))
+                try:
+                    AbacusConfig(base=base, columns=columns, max_digits=columns - 1).check_task(task)
+                except ValueError:
+                    continue
+                yield columns, task
 
 
 def run_policy(ask: Ask, config: AbacusConfig, steps: int) -> FailingRun | None:
@@ -400,7 +416,7 @@ def _path(parents: list[int], node: int) -> list[int]:
     return path[::-1]
 
 
-def _operations(rows: npt.NDArray[np.uint8], actions: list[int]) -> list[Operation]:
+def _operations(rows: npt.NDArray[np.uint8], actions: Sequence[int]) -> list[Operation]:
     """Return the operations that the symbols of a path spell, the last one completed."""
     operations: list[Operation] = [(int(rows[0, OPERATION]), [int(rows[0, SYMBOL])])]
     for action, row in zip(actions[:-1], rows[1:], strict=True):

@@ -31,7 +31,8 @@ from pipelines.learning.cloning_data import (
     load_cloning_set,
     open_demonstrations,
 )
-from pipelines.learning.mending import Exercise, Mending, MendingRound, exercises_for_ppo
+from pipelines.learning.exercises import Exercise, exercises_for_ppo
+from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
@@ -400,7 +401,7 @@ class Training:
             if self.interruption.requested:
                 raise KeyboardInterrupt
 
-        mending.on_search = lambda line: self.bar.show(MENDING, len(mending.rounds), line)
+        mending.on_pool = lambda line: self.bar.show(MENDING, len(mending.rounds), line)
         exact = mending.run(after_round)
         self._evaluate(self.model.num_timesteps, mending.policy)
         self._keep_policy("mended", policy=mending.policy)

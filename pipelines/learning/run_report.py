@@ -19,7 +19,7 @@ from oracle.exact.own_runs import OwnRunsCertificate, certify_own_runs
 from oracle.files import atomic_write_text
 from pipelines.job.tables import Table
 from pipelines.learning.cloning_data import open_demonstrations
-from pipelines.learning.mending import WIDTHS, random_task
+from pipelines.learning.exercises import WIDTHS, Exercises
 from pipelines.learning.policy_files import (
     CERTIFICATE_FILE,
     OWN_RUNS_FILE,
@@ -225,8 +225,8 @@ def _write_own_operations(folder: RunFolder, result: TrainingResult) -> list[str
 def _own_tasks(world: AbacusConfig, config: AbacusConfig, result: TrainingResult) -> Iterator[Task]:
     """Yield random tasks, then those of the practised ones that fit."""
     rng = np.random.default_rng(REPORT_SEED)
-    for _ in range(OWN_TASKS):
-        yield random_task(rng, world, OWN_COLUMNS)
+    drawn = Exercises.draw(rng, OWN_TASKS, world, (OWN_COLUMNS,))
+    yield from (drawn[row].task for row in range(len(drawn)))
     for exercise in result.practised:
         try:
             check_task(exercise.task, config)
@@ -297,15 +297,19 @@ def _mending_lines(result: TrainingResult) -> list[str]:
     """Return a table of the rounds of mending."""
     if not result.mending_rounds:
         return []
-    header = ("round", "failing", "tried", "own runs", "practised", "corrections", "steps")
+    header = (
+        *("round", "failing", "tried", "pools", "practised", "corrections"),
+        *("own runs", "steps"),
+    )
     rows = tuple(
         (
             str(each.number),
             f"{each.failed:,}",
             f"{each.tried:,}",
-            each.verdict,
+            str(each.pools),
             f"{each.practised:,}",
             f"{each.corrections:,}",
+            each.verdict,
             f"{each.steps:,}",
         )
         for each in result.mending_rounds

@@ -2,8 +2,8 @@
 
 The table sees more than the observation, but no answer: the digits of the finger's column and of
 the columns at the operand's digit, the finger and the signpost relative to that digit, symbol and
-operation, and how many slides were made since the symbol appeared. It does not see the target, nor
-what is wrong. These states are few and the table is compiled: it makes millions of steps a second,
+operation, and which columns were changed since the symbol appeared, with the digit that the last of
+them showed before. It does not see the target, nor what is wrong. These states are few and the table is compiled: it makes millions of steps a second,
 and with values that start at 0, more than most actions are worth, it tries every action of a state
 before it settles.
 
@@ -23,7 +23,7 @@ from stable_baselines3.common.logger import Logger
 from abacus import kernel
 from abacus.batch import AbacusBatch
 from abacus.compiling import compiled, compiled_inline
-from abacus.kernel import ON_OPERATION_SYMBOL, SLIDE, SUBMIT
+from abacus.kernel import ON_OPERATION_SYMBOL, SUBMIT
 from abacus.rules import AbacusConfig, Action
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet, Log
@@ -39,18 +39,20 @@ ABACI = 64
 SLOTS = 1 << 21
 _SHIFT = 64 - 21
 EMPTY = -1
-#: Distances beyond this count as this.
-FARTHEST = 9
-#: Slides since the symbol appeared that are told apart.
-MOST_SLIDES = 9
+#: Distances of the finger and of the signpost beyond these count as these.
+FINGER_FARTHEST, SIGNPOST_FARTHEST = 3, 2
+#: Numbers of changed columns that are told apart: none, the digit's alone, more by a carry.
+MOST_CHANGED = 2
+#: The state of an abacus on which other columns were changed than those from the digit's on.
+ASTRAY = 1 << 62
 #: Actions whose values differ by less are equally good: the first of them is taken.
-TIE = 0.2
+TIE = 0.05
 ACTIONS = len(Action)
 
 
 @compiled_inline
-def _near(distance):
-    return min(max(distance, -FARTHEST), FARTHEST) + FARTHEST
+def _near(distance, farthest):
+    return min(max(distance, -farthest), farthest) + farthest
 
 
 @compiled_inline
@@ -62,20 +64,34 @@ def _digit(rules, cells, i, column):
 
 
 @compiled_inline
-def _key(rules, s, cells, i, slides):
-    """Return the state of abacus i as a number."""
-    base, distances = rules.base + 1, 2 * FARTHEST + 1
+def _key(rules, s, cells, i, before):
+    """Return the state of abacus i as a number; `before` are its digits when the symbol appeared.
+
+    Right slides change the digit's column and those after it, one by one. What changed a column
+    elsewhere went astray: a level that judges slides has ended the episode.
+    """
+    base = rules.base + 1
     home = max(s.digit_index, 0)
+    changed, last = 0, np.int32(-1)
+    for column in range(rules.columns):
+        if cells[i, column].digit != before[i, column]:
+            changed, last = changed + 1, np.int32(column)
+    if changed > 0 and (s.digit_index == ON_OPERATION_SYMBOL or last != home + changed - 1):
+        return np.int64(ASTRAY)
     key = np.int64(s.symbol) * 2 + s.operation
     key = key * base + s.finger_row
-    key = key * distances + _near(s.signpost - home)
-    key = key * distances + _near(s.finger_column - home)
+    key = key * (2 * SIGNPOST_FARTHEST + 1) + _near(s.signpost - home, SIGNPOST_FARTHEST)
+    # Relative to the column that would be changed next.
+    finger = s.finger_column - home - changed
+    key = key * (2 * FINGER_FARTHEST + 1) + _near(finger, FINGER_FARTHEST)
     if s.digit_index == ON_OPERATION_SYMBOL:
         return key
     key = key * base + _digit(rules, cells, i, s.finger_column)
-    key = key * (MOST_SLIDES + 1) + slides
-    key = key * base + _digit(rules, cells, i, home + slides)
-    return key * base + (_digit(rules, cells, i, home + slides - 1) if slides > 0 else 0)
+    key = key * (MOST_CHANGED + 1) + min(changed, MOST_CHANGED)
+    key = key * base + _digit(rules, cells, i, home + changed)
+    if changed == 0:
+        return key * base * base
+    return (key * base + cells[i, last].digit) * base + before[i, last]
 
 
 @compiled_inline
@@ -98,23 +114,22 @@ def _best(values, slot, mask):
 
 
 @compiled_inline
-def _slides_after(slides, action, result):
+def _note_digits(cells, i, before, action, result):
+    """Note the digits of abacus i if the step has brought a symbol."""
     if result.end != 0 or action == SUBMIT:
-        return 0
-    if action == SLIDE and not result.illegal:
-        return min(slides + 1, MOST_SLIDES)
-    return slides
+        for column in range(before.shape[1]):
+            before[i, column] = cells[i, column].digit
 
 
 @compiled
-def _learn(rules, weights, pixels, world, program, out, slides, keys, values, visits, random, plan):
+def _learn(rules, weights, pixels, world, program, out, before, keys, values, visits, random, plan):
     steps, gamma, epsilon, least_rate = plan
     scalars, cells, _ = world
     abaci = len(scalars)
     actions = np.zeros(abaci, np.int64)
     slots = np.zeros(abaci, np.int64)
     for i in range(abaci):
-        slots[i] = _slot(keys, _key(rules[0], scalars[i], cells, i, slides[i]))
+        slots[i] = _slot(keys, _key(rules[0], scalars[i], cells, i, before))
     for _ in range(np.int64(steps)):
         for i in range(abaci):
             mask = out.results[i].mask
@@ -132,25 +147,25 @@ def _learn(rules, weights, pixels, world, program, out, slides, keys, values, vi
                     break
         kernel.step(rules, weights, pixels, world, program, out, actions, True)
         for i in range(abaci):
-            result, action, before = out.results[i], actions[i], slots[i]
-            slides[i] = _slides_after(slides[i], action, result)
-            slots[i] = _slot(keys, _key(rules[0], scalars[i], cells, i, slides[i]))
+            result, action, slot = out.results[i], actions[i], slots[i]
+            _note_digits(cells, i, before, action, result)
+            slots[i] = _slot(keys, _key(rules[0], scalars[i], cells, i, before))
             # The value after the last step of a truncated episode is not known.
             if result.truncated:
                 continue
             target = np.float64(result.reward)
             if not result.terminated:
                 target += gamma * _best(values, slots[i], result.mask)
-            visits[before, action] += 1
-            rate = max(least_rate, 1.0 / visits[before, action])
-            values[before, action] += rate * (target - values[before, action])
+            visits[slot, action] += 1
+            rate = max(least_rate, 1.0 / visits[slot, action])
+            values[slot, action] += rate * (target - values[slot, action])
 
 
 @compiled
-def _answer(rules, world, out, slides, keys, values, tie, actions):
+def _answer(rules, world, out, before, keys, values, tie, actions):
     scalars, cells, _ = world
     for i in range(len(scalars)):
-        slot = _slot(keys, _key(rules[0], scalars[i], cells, i, slides[i]))
+        slot = _slot(keys, _key(rules[0], scalars[i], cells, i, before))
         mask = out.results[i].mask
         best = _best(values, slot, mask)
         for action in range(ACTIONS):
@@ -160,9 +175,9 @@ def _answer(rules, world, out, slides, keys, values, tie, actions):
 
 
 @compiled
-def _note(out, actions, slides):
-    for i in range(len(slides)):
-        slides[i] = _slides_after(slides[i], actions[i], out.results[i])
+def _note(world, out, actions, before):
+    for i in range(len(before)):
+        _note_digits(world.cells, i, before, actions[i], out.results[i])
 
 
 class StateTable:
@@ -172,7 +187,7 @@ class StateTable:
         self.gamma = gamma
         self.batch = AbacusBatch(config, ABACI)
         self.batch.reset(seed)
-        self.slides = np.zeros(ABACI, np.int64)
+        self.before = self.batch.digits.copy()
         self.keys = np.full(SLOTS, EMPTY, np.int64)
         self.values = np.zeros((SLOTS, ACTIONS), np.float32)
         self.visits = np.zeros((SLOTS, ACTIONS), np.int32)
@@ -191,25 +206,25 @@ class StateTable:
             raise ValueError(f"the table is full with {self.states:,} states: give fewer steps")
         _learn(
             *(batch.rules, batch.weights, batch.pixels, batch.world, batch.program, batch.out),
-            *(self.slides, self.keys, self.values, self.visits, self._random),
+            *(self.before, self.keys, self.values, self.visits, self._random),
             (float(each), self.gamma, epsilon, least_rate),
         )
         self.steps += each * ABACI
 
-    def answers(self, batch: AbacusBatch, slides: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the best actions in a batch whose abaci made `slides` since the last symbol."""
+    def answers(self, batch: AbacusBatch, before: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """Return the best actions in a batch; `before` are its digits at the last symbols."""
         actions = np.zeros(batch.num_envs, np.int64)
         _answer(
-            *(batch.rules, batch.world, batch.out, slides, self.keys, self.values, TIE, actions)
+            *(batch.rules, batch.world, batch.out, before, self.keys, self.values, TIE, actions)
         )
         return actions
 
     @staticmethod
     def note(
-        batch: AbacusBatch, actions: npt.NDArray[np.int64], slides: npt.NDArray[np.int64]
+        batch: AbacusBatch, actions: npt.NDArray[np.int64], before: npt.NDArray[np.uint8]
     ) -> None:
-        """Update the numbers of slides after a step."""
-        _note(batch.out, actions, slides)
+        """Update the digits at the last symbols after a step."""
+        _note(batch.world, batch.out, actions, before)
 
 
 #: Parts of the table's training; the part of random actions falls from one to the next.
@@ -242,7 +257,7 @@ class TableCloning:
         self.policy, self.table, self.settings, self.seed = policy, table, settings, seed
         self.batch = AbacusBatch(config, ROUND_ABACI)
         self.batch.reset(seed + ABACI)
-        self.slides = np.zeros(ROUND_ABACI, np.int64)
+        self.before = self.batch.digits.copy()
         #: Histories, symbols, operations, actions and masks of all transitions.
         self.transitions: list[tuple[npt.NDArray[np.int32], ...]] = []
 
@@ -265,7 +280,7 @@ class TableCloning:
 
     def _step(self, policy_acts: bool) -> None:
         batch = self.batch
-        answers = self.table.answers(batch, self.slides)
+        answers = self.table.answers(batch, self.before)
         masks = batch.masks.copy()
         self.transitions.append(
             (
@@ -282,4 +297,4 @@ class TableCloning:
                 log_probs = self.policy.log_probs(torch.from_numpy(batch.out.rows), masks)
             actions = sample(log_probs).numpy()
         batch.step(actions)
-        self.table.note(batch, actions, self.slides)
+        self.table.note(batch, actions, self.before)

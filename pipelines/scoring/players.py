@@ -113,6 +113,8 @@ class GreedyTable:
         self._codes = np.zeros((1, frames + 2), np.int32)
         self._scores = np.zeros((1, ACTIONS), np.float32)
         self._count = 0
+        #: Rows whose scores are no longer the policy's.
+        self._changed: set[int] = set()
         self._reserve(1 << 11)
 
     def __len__(self) -> int:
@@ -135,36 +137,60 @@ class GreedyTable:
             self._learn(np.unique(codes[start : start + CHUNK], axis=0))
 
     def prefer(
-        self, codes: npt.NDArray[np.int32], actions: npt.NDArray[np.integer]
-    ) -> npt.NDArray[np.float32]:
-        """Make an action the best one of each observation; return the scores before.
-
-        Rows of `codes` are distinct: frame codes, symbol and operation.
-        """
-        rows = self._rows_of(codes)
-        before = self._scores[rows]
+        self, rows: npt.NDArray[np.integer], actions: npt.NDArray[np.integer]
+    ) -> None:
+        """Make an action the best one of each of some distinct rows of the table."""
         # Above all others, also above an action that was preferred before.
-        self._scores[rows, actions] = before.max(axis=1) + 1
-        return before
+        self._scores[rows, actions] = self._scores[rows].max(axis=1) + 1
+        self._changed.update(np.asarray(rows).tolist())
 
-    def scores_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Return the scores of distinct observations, (N, 8)."""
-        # Looking up new observations may replace the arrays.
-        rows = self._rows_of(codes)
-        return self._scores[rows]
+    def changed(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return the observations that were changed, and their scores, for `restore`."""
+        rows = sorted(self._changed)
+        return self._codes[rows], self._scores[rows]
 
     def restore(self, codes: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
-        """Take back what `prefer` changed, with the scores that it returned."""
-        rows = self._rows_of(codes)
+        """Change the table as the one whose `changed` this is."""
+        self.scores_of(codes)
+        rows = self.known_rows(codes)
         self._scores[rows] = scores
+        self._changed.update(rows.tolist())
 
-    def _rows_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Return the rows of distinct observations, which are learned if they are new."""
+    def prefer_second(
+        self,
+        rows: npt.NDArray[np.integer],
+        best: npt.NDArray[np.integer],
+        actions: npt.NDArray[np.integer],
+    ) -> None:
+        """Make an action the one that is taken where the best one is illegal."""
+        self.prefer(rows, actions)
+        self.prefer(rows, best)
+
+    @property
+    def capacity(self) -> int:
+        """Rows that the arrays of the table have; the numbers of rows are below it."""
+        return len(self._codes)
+
+    def codes_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Return observations by their rows in the table: frame codes, symbol and operation."""
+        return self._codes[rows]
+
+    def scores_at(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        """Return the scores of rows of the table, (N, 8)."""
+        return self._scores[rows]
+
+    def known_rows(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Return the rows of observations, EMPTY for those that are not in the table."""
         rows: npt.NDArray[np.int64] = _find_codes(self._slots, self._codes, codes)
+        return rows
+
+    def scores_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Return the scores of distinct observations, (N, 8), which are learned if they are new."""
+        rows = self.known_rows(codes)
         if (rows == EMPTY).any():
             self.learn(codes[rows == EMPTY])
-            rows = _find_codes(self._slots, self._codes, codes)
-        return rows
+            rows = self.known_rows(codes)
+        return self._scores[rows]
 
     def _learn_rows(self, batch: AbacusBatch, rows: npt.NDArray[Any]) -> None:
         scalars = batch.scalars[rows]
@@ -197,10 +223,17 @@ class GreedyTable:
 
     def run(self, batch: AbacusBatch, max_steps: int) -> Outcome:
         """See `Player`."""
+        return self.run_by(_run_known, batch, max_steps)
+
+    def run_by(self, loop: Any, batch: AbacusBatch, max_steps: int, *more: Any) -> Outcome:
+        """Run as `run` does, by a compiled loop that takes the arguments of `_run_known` and more.
+
+        The loop is called again for abaci that met a new observation.
+        """
         _check_autoreset(batch)
         waiting = np.arange(batch.num_envs, dtype=np.int32)
         while len(waiting):
-            left = _run_known(
+            left = loop(
                 batch.rules,
                 batch.world,
                 batch.program,
@@ -210,6 +243,7 @@ class GreedyTable:
                 self._codes,
                 self._scores,
                 max_steps,
+                *more,
             )
             waiting = waiting[:left]
             if left:
@@ -239,7 +273,7 @@ def best_actions(scores: npt.NDArray[np.floating]) -> Actions:
 
 
 @compiled_inline
-def _find(slots, codes, s, history, i):
+def find_row(slots, codes, s, history, i):
     """Return the row of the observation of abacus i, or EMPTY."""
     frames, last = history.shape[1], len(codes) - 1
     for k in range(frames):
@@ -252,7 +286,7 @@ def _find(slots, codes, s, history, i):
 @compiled
 def _find_all(slots, codes, scalars, history, rows):
     for i in range(len(rows)):
-        rows[i] = _find(slots, codes, scalars[i], history, i)
+        rows[i] = find_row(slots, codes, scalars[i], history, i)
 
 
 @compiled
@@ -265,7 +299,7 @@ def _find_codes(slots, codes, wanted):
 
 
 @compiled
-def _best_legal(rules, s, digit, scores, row):
+def best_legal(rules, s, digit, scores, row):
     best = -1
     for action in range(ACTIONS):
         if is_legal(rules, s, digit, action) and (
@@ -285,12 +319,12 @@ def _run_known(all_rules, world, program, results, waiting, slots, codes, scores
         i = waiting[place]
         s, result = scalars[i], results[i]
         while True:
-            row = _find(slots, codes, s, history, i)
+            row = find_row(slots, codes, s, history, i)
             if row == EMPTY:
                 waiting[left] = i
                 left += 1
                 break
-            action = _best_legal(rules, s, cells[i, s.finger_column].digit, scores, row)
+            action = best_legal(rules, s, cells[i, s.finger_column].digit, scores, row)
             advance(rules, s, cells, history, program, i, action, result)
             if result.end == END_NONE and s.steps >= max_steps:
                 result.end = END_BUDGET
