@@ -1,9 +1,9 @@
-"""Compare two ways of mending a policy by practice, with the reward as the only judge.
+"""Compare three ways of mending a policy by practice, with the reward as the only judge.
 
-`imitation` tries other actions in failing exercises, and clones the policy's own solved operations
-(`pipelines.learning.mending`, which `python -m pipelines.mend` runs). `ppo` continues PPO from the
-policy, with half of its episodes drawn from failing exercises. Both certify the policy's own runs
-before each round.
+`table` tries other actions in failing exercises and corrects the policy as a table
+(`pipelines.learning.mending`, which `python -m pipelines.mend` runs). `imitation` clones the
+policy's own solved operations into new weights, round by round. `ppo` continues PPO from the
+policy, with half of its episodes drawn from failing exercises.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 from stable_baselines3.common.logger import Logger
 
 from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from benchmarks.machine import machine
-from oracle.exact.own_runs import Asked
 from pipelines.job.command_line import argument, option, run
-from pipelines.learning.mending import Exercise, Mending, MendingRound, Practice
+from pipelines.learning.exercises import EXTREME, Exercises, hard_exercises
+from pipelines.learning.mending import RANDOM_EXERCISES, Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.practice import Practice, Visits
 from pipelines.learning.settings import PRESETS, MendingSettings
 
 EXAMPLE = "python -m benchmarks.mending runs/alone-onehot-s0-1 --way ppo --level no_of"
@@ -36,7 +38,7 @@ class Options:
     """Options of the command line."""
 
     policy: Path = argument("folder of a run or of a policy")
-    way: Literal["imitation", "ppo"] = option("imitation", "how it practises")
+    way: Literal["table", "imitation", "ppo"] = option("table", "how it practises")
     level: Literal["dense", "no_of", "no_of_sp"] = option("no_of", "reward level")
     rounds: int = option(10, "most rounds")
     steps: int = option(200_000, "environment steps of PPO in a round")
@@ -45,39 +47,40 @@ class Options:
 
 
 class PpoMending(Mending):
-    """Rounds of PPO on failing exercises in place of trials and self-imitation."""
+    """Rounds of PPO on failing exercises in place of corrections."""
 
     def __init__(self, model: AbacusPPO, settings: MendingSettings, seed: int, steps: int) -> None:
         super().__init__(model.policy, model.batch.config, settings, seed)
         self.model, self.steps = model, steps
 
-    def _round(self, *, last: bool) -> MendingRound:
-        started = time.perf_counter()
-        practice = Practice(self.policy, self.world)
-        exercises = list(self._random_exercises())
-        solved = practice.solved(exercises)
-        asked = Asked(self.policy, self.world.base, self.world.frames)
-        certificate = self._certify(asked)
-        score = MendingRound(
-            number=len(self.rounds),
-            verdict=certificate.verdict,
-            situations=certificate.situations,
-            failed=sum(not each for each in solved),
-            tried=len(exercises),
-        )
-        if not certificate.exact and not last:
-            failing = self._failed_variously(practice, exercises)
-            failing += self._searched(asked)
-            self._practise_by_ppo(failing)
-            score = replace(score, practised=len(failing), steps=self.steps)
-        return replace(score, seconds=round(time.perf_counter() - started, 1))
-
-    def _practise_by_ppo(self, failing: list[Exercise]) -> None:
-        """Train with failing exercises that fit the world in half of the episodes."""
-        columns = self.world.columns
-        tasks = [each.task for each in failing if each.columns <= columns]
-        self.model.batch.set_tasks(tasks, share=0.5)
+    def _correct(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
+        world = self.world
+        exercises = Exercises.draw(rng, RANDOM_EXERCISES, world, (world.columns,), EXTREME)
+        failing = np.flatnonzero(~self.practice.play(exercises).solved)
+        self.model.batch.set_tasks([exercises[row].task for row in failing.tolist()], share=0.5)
         self.model.learn(self.steps, reset_num_timesteps=False)
+        self.practice = Practice(self.policy, world)
+        return replace(score, practised=len(failing))
+
+    def _clone_table(self) -> None:
+        """PPO has trained the policy itself."""
+
+
+class ImitationMending(Mending):
+    """Rounds of cloning the solved operations in place of corrections."""
+
+    def _correct(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
+        solved = hard_exercises(rng, RANDOM_EXERCISES, self.world)
+        solved = solved.take(np.flatnonzero(self.practice.play(solved).solved))
+        visits = Visits.none(self.practice.table.capacity)
+        self.practice.play(solved, visits=visits)
+        self._regularise(visits)
+        self.policy = self._base
+        self.practice = Practice(self.policy, self.world)
+        return replace(score, practised=len(solved))
+
+    def _clone_table(self) -> None:
+        """The policy was cloned in the round."""
 
 
 def main(options: Options) -> int:
@@ -90,7 +93,9 @@ def main(options: Options) -> int:
     )
     settings = MendingSettings(rounds=options.rounds)
     mending = Mending(policy, world, settings, options.seed)
-    if options.way == "ppo":
+    if options.way == "imitation":
+        mending = ImitationMending(policy, world, settings, options.seed)
+    elif options.way == "ppo":
         mending = PpoMending(_model(policy, world, options), settings, options.seed, options.steps)
     began = time.process_time()
 

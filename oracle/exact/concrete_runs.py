@@ -184,16 +184,24 @@ class EnvironmentRun:
 
 
 def failing_runs(
-    ask: Ask, base: int, frames: int, level: str, kinds: set[str], limit: int = SEARCH_LIMIT
+    ask: Ask,
+    base: int,
+    frames: int,
+    level: str,
+    kinds: set[str],
+    limit: int = SEARCH_LIMIT,
+    *,
+    quick: bool = False,
 ) -> tuple[FailingRun, ...]:
     """Return a smallest operation that shows each kind of failure, as run in the environment.
 
     Kinds that no operation on a few columns shows are left out. The search ends when all given
-    kinds are found, and returns others that it meets as well.
+    kinds are found, and returns others that it meets as well. A quick search is one on the
+    fewest columns, which finds most failures that are real.
     """
     found: dict[str, FailingRun] = {}
-    for most_expanded in EFFORTS:
-        for columns in SEARCH_COLUMNS:
+    for most_expanded in EFFORTS[:1] if quick else EFFORTS:
+        for columns in SEARCH_COLUMNS[:2] if quick else SEARCH_COLUMNS:
             exploration = explore_policy(
                 ask, base, frames, level, exact_columns=columns, limit=min(limit, SEARCH_LIMIT)
             )
@@ -231,7 +239,7 @@ class GuidedSearch:
         self._ask, self._exploration = ask, exploration
         base, frames, level = exploration.base, exploration.frames, exploration.level
         self._abacus = lazy_abacus(base, frames, level)
-        self._settings = search_settings(frames, level, 0, exploration.exact_columns, remember=True)
+        self._settings = search_settings(frames, level, 0, exploration.exact_columns)
         self._compiled: Any = None
         self._buffer = np.zeros((1 + MOST_SUCCESSORS, row_bytes(frames)), np.uint8)
         distances = distances_to(len(exploration), exploration.steps, goals)
@@ -351,31 +359,38 @@ def _calculations(
             yield columns, value_of(start, base), operations
 
 
-def likely_failures(
-    exploration: PolicyExploration, most: int
-) -> Iterator[tuple[int, Task]]:
-    """Yield columns and tasks that may show failures of an exploration, each in another observation.
-
-    They are read off the shortest paths to up to `most` observations and have not been run: unlike
-    `failing_runs`, this takes no search, and most failures are among them.
-    """
-    base = exploration.base
+def failing_situations(exploration: PolicyExploration, most: int) -> npt.NDArray[np.int64]:
+    """Return situations with a failure, the nearest for each observation, up to `most` a kind."""
+    found = [np.empty(0, np.int64)]
     for _, goals in _goals(exploration):
         _, nearest = np.unique(exploration.observation_of[goals], return_index=True)
-        for goal in goals[np.sort(nearest)][:most]:
-            path = exploration.path_to(int(goal))
-            rows, actions = exploration.situations[path], exploration.actions[path].tolist()
-            for columns, start, operations in _calculations(exploration, rows, actions, (1,)):
-                signed = (
-                    TaskOperation(-1 if kind == SUBTRACT else 1, value_of(digits, base))
-                    for kind, digits in operations
-                )
-                task = Task(start, tuple(signed))
-                try:
-                    AbacusConfig(base=base, columns=columns, max_digits=columns - 1).check_task(task)
-                except ValueError:
-                    continue
-                yield columns, task
+        found.append(goals[np.sort(nearest)][:most])
+    return np.concatenate(found)
+
+
+def likely_failures(
+    exploration: PolicyExploration, situations: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, Task]]:
+    """Yield columns and tasks that may show the failures of some situations.
+
+    They are read off the shortest paths and have not been run: unlike `failing_runs`, this takes no
+    search, and most failures that are real are among them.
+    """
+    base = exploration.base
+    for situation in situations.tolist():
+        path = exploration.path_to(situation)
+        rows, actions = exploration.situations[path], exploration.actions[path].tolist()
+        for columns, start, operations in _calculations(exploration, rows, actions, (1,)):
+            signed = (
+                TaskOperation(-1 if kind == SUBTRACT else 1, value_of(digits, base))
+                for kind, digits in operations
+            )
+            task = Task(start, tuple(signed))
+            try:
+                AbacusConfig(base=base, columns=columns, max_digits=columns - 1).check_task(task)
+            except ValueError:
+                continue
+            yield columns, task
 
 
 def run_policy(ask: Ask, config: AbacusConfig, steps: int) -> FailingRun | None:

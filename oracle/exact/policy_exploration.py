@@ -171,6 +171,7 @@ def explore_policy(
     level: str = "dense",
     *,
     long_run: int = LONG_RUN,
+    margin: int = 0,
     exact_columns: int | None = None,
     limit: int = 20_000_000,
     stop_at_failures: int | None = None,
@@ -179,7 +180,8 @@ def explore_policy(
     """Explore the runs of a policy; `ask` returns its order of actions for new observations.
 
     `ask` gets (N, frames + 3) frame codes, symbol, operation and previous action (-1 for none) and
-    returns (N, 8) actions, the best first; each observation is asked once. With `exact_columns`,
+    returns (N, 8) actions, the best first; each observation is asked once. Hidden columns up to
+    `margin` away from the view keep their digits, the others are forgotten. With `exact_columns`,
     the exploration stays on at most that many columns. It ends early at more than `limit`
     situations, or after `stop_at_failures` of them with a mistake.
     """
@@ -190,7 +192,7 @@ def explore_policy(
         check_integer("exact_columns", exact_columns, 2, MAX_COLUMNS)
     starts = start_rows(base, frames, exact_columns or widest)
     abacus = lazy_abacus(base, frames, level)
-    settings = search_settings(frames, level, long_run, exact_columns)
+    settings = search_settings(frames, level, long_run, exact_columns, margin)
     store = _grown(None, FIRST_CAPACITY + len(starts), starts.shape[1])
     store.situations[: len(starts)] = starts
     store.parents[: len(starts)] = NO_PARENT
@@ -272,18 +274,19 @@ def lazy_abacus(base: int, frames: int, level: str) -> tuple[Any, ...]:
 
 
 def search_settings(
-    frames: int, level: str, long_run: int, exact_columns: int | None, remember: bool = False
+    frames: int, level: str, long_run: int, exact_columns: int | None, margin: int | None = None
 ) -> tuple[Any, ...]:
     """Return the settings of `successors`.
 
-    With `remember`, no column is opened again: paths that return to a column find its digit.
+    Columns that are not more than `margin` columns away from the view keep their digits. Without a
+    margin no column is opened again: paths that return to a column find its digit.
     """
     widest = MAX_COLUMNS + frames
     return (
         np.int64(widest if exact_columns else long_run),
         np.int64(exact_columns or widest),
         judges_signpost(level),
-        remember,
+        np.int64(-1 if margin is None else margin),
     )
 
 
@@ -408,7 +411,7 @@ def successors(abacus, settings, situations, source, orders, row, free):
     -1 successors if one has too many columns.
     """
     all_rules, (scalars, cells, history), program, results, known, branches, held = abacus
-    long_run, most_columns, judge_signpost, remember = settings
+    long_run, most_columns, judge_signpost, margin = settings
     # For a plain 0, numba would compile the whole kernel a second time.
     only = np.int64(0)
     rules, s, result = all_rules[only], scalars[only], results[only]
@@ -435,8 +438,8 @@ def successors(abacus, settings, situations, source, orders, row, free):
         if action in (SLIDE, SUBMIT):
             lowest_wrong = s.first_wrong if s.wrong_count > 0 else NONE
         if branch < number and _is_possible(rules, s, cells, known, lowest_wrong):
-            if not remember:
-                _forget(rules, s, cells, history, known, held, lowest_wrong, action)
+            if margin >= 0:
+                _forget(rules, s, cells, history, known, held, lowest_wrong, action, margin)
             lowest_wrong = _shorten(rules, s, cells, history, known, held, lowest_wrong, long_run)
             if rules.columns <= most_columns:
                 place = free + written
@@ -738,12 +741,12 @@ def _is_possible(rules, s, cells, known, lowest_wrong):
 
 
 @compiled_inline
-def _forget(rules, s, cells, history, known, held, lowest_wrong, action):
+def _forget(rules, s, cells, history, known, held, lowest_wrong, action, margin):
     """Open the hidden columns, except for those that a policy may walk back over.
 
-    Kept are the columns that were written for the current digit: all of them while a carry is
-    pending, up to the view when it is done. After the submit they are kept as long as they adjoin
-    the view on its left.
+    Kept are columns up to `margin` away from the view, and those that were written for the current
+    digit: all of them while a carry is pending, up to the view when it is done. After the submit
+    they are kept as long as they adjoin the view on its left.
     """
     lowest, highest = _seen(s, history)
     if action == SLIDE:
@@ -763,7 +766,8 @@ def _forget(rules, s, cells, history, known, held, lowest_wrong, action):
         while first > 0 and known[first - 1]:
             first -= 1
     for column in range(rules.columns):
-        if (column < lowest or column > highest) and (column < first or column >= held[0]):
+        far = column < lowest - margin or column > highest + margin
+        if far and (column < first or column >= held[0]):
             known[column] = False
     if held[0] > 0 and (held[0] <= first or not known[held[0] - 1]):
         held[0] = 0

@@ -6,7 +6,7 @@ They are drawn by the rules of the world alone: a value, and operations whose re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -164,8 +164,13 @@ class Exercises:
 
     def take(self, rows: npt.NDArray[np.integer]) -> Exercises:
         """Return some of the exercises; they share the list of operations."""
-        chosen = (values[rows] for values in (self.columns, self.starts, self.firsts, self.counts))
-        return Exercises(*chosen, self.signs, self.operands)
+        return replace(
+            self,
+            columns=self.columns[rows],
+            starts=self.starts[rows],
+            firsts=self.firsts[rows],
+            counts=self.counts[rows],
+        )
 
     def copy(self) -> Exercises:
         """Return the exercises with their own operations alone, in order."""
@@ -182,9 +187,7 @@ class Exercises:
                 part = rows[start : start + BATCH]
                 yield part, self._batch(part, columns, world)
 
-    def _batch(
-        self, rows: npt.NDArray[np.int64], columns: int, world: AbacusConfig
-    ) -> AbacusBatch:
+    def _batch(self, rows: npt.NDArray[np.int64], columns: int, world: AbacusConfig) -> AbacusBatch:
         counts = self.counts[rows]
         config = AbacusConfig(
             base=world.base,

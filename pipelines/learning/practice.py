@@ -49,6 +49,8 @@ TRIALS, FEWEST_TRIALS, MOST_TRIALS = 100_000, 256, 16_384
 RANDOM = 0.06
 #: Corrections of a failing run that are tried on other exercises.
 MOST_CHECKED = 12
+#: If all corrections lose other exercises, one of this many with the fewest losses is made.
+FEW_LOSSES = 6
 #: Other exercises on which a correction is tried, for each observation that it changes.
 OTHERS = 24
 #: Exercises among which these are found.
@@ -56,7 +58,6 @@ SEARCHED = 60_000
 #: Observations that a correction changes at most.
 CHANGED = 6
 NO_ROW = -1
-
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ class Changes:
         """Return some of the trials."""
         return Changes(self.rows[which], self.actions[which])
 
+    def pairs(self, trial: int) -> set[tuple[int, int]]:
+        """Return the rows and actions of a trial."""
+        pairs = zip(self.rows[trial].tolist(), self.actions[trial].tolist(), strict=True)
+        return {(row, action) for row, action in pairs if row != NO_ROW}
+
     def sorted(self) -> Changes:
         """Return the trials with their rows in descending order, so that equal ones look alike."""
         order = np.argsort(-self.rows, axis=1, kind="stable")
@@ -87,9 +93,7 @@ class Changes:
     @classmethod
     def none(cls, count: int) -> Changes:
         """Return trials that change nothing."""
-        return cls(
-            np.full((count, CHANGED), NO_ROW, np.int32), np.zeros((count, CHANGED), np.int8)
-        )
+        return cls(np.full((count, CHANGED), NO_ROW, np.int32), np.zeros((count, CHANGED), np.int8))
 
     @classmethod
     def join(cls, parts: Sequence[Changes]) -> Changes:
@@ -121,15 +125,27 @@ class Runs:
 
 
 class Visits(NamedTuple):
-    """How often each row of the table was met, and the last exercise that met it."""
+    """How often each row of the table was met, the last exercise that met it, and what it took."""
 
     counts: npt.NDArray[np.int64]
     exercises: npt.NDArray[np.int64]
+    #: Bits of the actions: several where an edge out of view made the best one illegal.
+    actions: npt.NDArray[np.uint8]
 
     @classmethod
     def none(cls, capacity: int = 0) -> Visits:
         """Return counts for rows below `capacity`."""
-        return cls(np.zeros(capacity, np.int64), np.full(capacity, NO_ROW, np.int64))
+        return cls(
+            np.zeros(capacity, np.int64),
+            np.full(capacity, NO_ROW, np.int64),
+            np.zeros(capacity, np.uint8),
+        )
+
+    def grown(self, capacity: int) -> Visits:
+        """Return the counts for more rows, without the exercises."""
+        grown, old = Visits.none(capacity), len(self.counts)
+        grown.counts[:old], grown.actions[:old] = self.counts, self.actions
+        return grown
 
 
 class _Meetings(NamedTuple):
@@ -178,8 +194,8 @@ class Practice:
         self.world = world
         self.table = GreedyTable(policy, world.base, world.frames)
         self.steps = 0
-        #: Rows of the table that were changed although other exercises were lost.
-        self.lossy_rows: set[int] = set()
+        #: Rows and actions of changes that were made although other exercises were lost.
+        self.lossy: set[tuple[int, int]] = set()
         self._illegal = visibly_illegal_actions(world.base)
 
     def asked(self) -> Asked:
@@ -292,9 +308,7 @@ class Practice:
         return chosen, made
 
     @staticmethod
-    def _kinds(
-        runs: Runs, failing: npt.NDArray[np.int64], most: int
-    ) -> npt.NDArray[np.int64]:
+    def _kinds(runs: Runs, failing: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
         """Return a few failing runs for each last observation, the most frequent ones first."""
         last = runs.last_rows(failing)
         _, kind, counts = np.unique(last, return_inverse=True, return_counts=True)
@@ -405,7 +419,8 @@ class Practice:
     ) -> int:
         """Make the best correction of each failing run that loses no other exercise.
 
-        If there is none for any run, make one that loses some: these are corrected in their turn. Return the number of corrections.
+        If there is none for any run, make one that loses some: these are corrected in their turn.
+        Return the number of corrections.
         """
         content = np.concatenate([changes.rows, changes.actions], axis=1)
         distinct, index = np.unique(content, axis=0, return_inverse=True)
@@ -429,7 +444,7 @@ class Practice:
         best = [max(changes, key=scores.__getitem__) for changes in options.values()]
         good = [change for change in best if scores[change] > 0]
         if not good:
-            good = self._lossy(options[int(rng.choice(list(options)))], every, scores)
+            good = self._lossy(options[int(rng.choice(list(options)))], every, scores, rng)
         made, used = 0, set[int]()
         for change in dict.fromkeys(good):
             rows = every.rows[change]
@@ -440,21 +455,23 @@ class Practice:
         return made
 
     def _lossy(
-        self, options: Sequence[int], every: Changes, scores: npt.NDArray[np.float64]
+        self,
+        options: Sequence[int],
+        every: Changes,
+        scores: npt.NDArray[np.float64],
+        rng: np.random.Generator,
     ) -> list[int]:
-        """Return the change of a run that loses the fewest exercises, if there is one left.
+        """Return one of the changes of a run that lose the fewest exercises, if any is left.
 
-        An observation is changed in this way once, so that two exercises do not take turns.
+        A change is made in this way once, so that two exercises do not take turns.
         """
-        free = [
-            change
-            for change in options
-            if self.lossy_rows.isdisjoint(every.rows[change][every.rows[change] != NO_ROW].tolist())
-        ]
-        chosen = sorted(free, key=scores.__getitem__)[-1:]
-        for change in chosen:
-            self.lossy_rows.update(every.rows[change][every.rows[change] != NO_ROW].tolist())
-        return chosen
+        left = [change for change in options if every.pairs(change).isdisjoint(self.lossy)]
+        left = sorted(left, key=scores.__getitem__)[-FEW_LOSSES:]
+        if not left:
+            return []
+        chosen = int(rng.choice(left))
+        self.lossy |= every.pairs(chosen)
+        return [chosen]
 
     @staticmethod
     def _options(
@@ -519,7 +536,10 @@ class Practice:
             failing = np.flatnonzero(~runs.solved)
             others = rng.choice(len(exercises), SEARCHED - min(len(failing), SEARCHED // 2))
             searched = np.union1d(others, failing[: SEARCHED // 2])
-        parts = [self._meetings(exercises.take(part), part, rows) for part in (searched, np.arange(known))]
+        parts = [
+            self._meetings(exercises.take(part), part, rows)
+            for part in (searched, np.arange(known))
+        ]
         met = np.concatenate(parts, axis=1)
         places = np.where(changes.rows == NO_ROW, NO_ROW, np.searchsorted(rows, changes.rows))
         others = np.where((places == NO_ROW)[:, :, None], NO_ROW, met[places])
@@ -609,6 +629,7 @@ def _play(
     firsts,
     visits,
     visitors,
+    visit_actions,
 ):
     """Run waiting abaci until they end or meet a new observation; return how many are left."""
     rules = all_rules[0]
@@ -651,6 +672,7 @@ def _play(
             if row < len(visits):
                 visits[row] += 1
                 visitors[row] = numbers[i]
+                visit_actions[row] |= np.uint8(1 << action)
             lengths[i] += 1
             advance(rules, s, cells, history, program, i, action, result)
             if action == SUBMIT and result.end != END_WRONG_SUBMIT:

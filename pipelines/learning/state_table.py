@@ -3,9 +3,9 @@
 The table sees more than the observation, but no answer: the digits of the finger's column and of
 the columns at the operand's digit, the finger and the signpost relative to that digit, symbol and
 operation, and which columns were changed since the symbol appeared, with the digit that the last of
-them showed before. It does not see the target, nor what is wrong. These states are few and the table is compiled: it makes millions of steps a second,
-and with values that start at 0, more than most actions are worth, it tries every action of a state
-before it settles.
+them showed before. It does not see the target, nor what is wrong. These states are few and the
+table is compiled: it makes millions of steps a second, and with values that start at 0, more than
+most actions are worth, it tries every action of a state before it settles.
 
 What it found is cloned into a policy that sees the observation alone, on the observations that the
 policy itself meets. Where an observation does not tell the state, the most frequent action of the

@@ -8,7 +8,7 @@ and not actions, because legality also depends on edges outside the window.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -136,9 +136,7 @@ class GreedyTable:
         for start in range(0, len(codes), CHUNK):
             self._learn(np.unique(codes[start : start + CHUNK], axis=0))
 
-    def prefer(
-        self, rows: npt.NDArray[np.integer], actions: npt.NDArray[np.integer]
-    ) -> None:
+    def prefer(self, rows: npt.NDArray[np.integer], actions: npt.NDArray[np.integer]) -> None:
         """Make an action the best one of each of some distinct rows of the table."""
         # Above all others, also above an action that was preferred before.
         self._scores[rows, actions] = self._scores[rows].max(axis=1) + 1
@@ -148,6 +146,17 @@ class GreedyTable:
         """Return the observations that were changed, and their scores, for `restore`."""
         rows = sorted(self._changed)
         return self._codes[rows], self._scores[rows]
+
+    def codes_of_pairs(self, pairs: Iterable[tuple[int, int]]) -> npt.NDArray[np.int32]:
+        """Return pairs of a row and a number with the row's codes in its place, for storage."""
+        rows = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+        return np.column_stack([self._codes[rows[:, 0]], rows[:, 1]]).astype(np.int32)
+
+    def pairs_of_codes(self, codes: npt.NDArray[np.int32]) -> set[tuple[int, int]]:
+        """Return what `codes_of_pairs` was given, in this table."""
+        self.scores_of(np.unique(codes[:, :-1], axis=0))
+        rows = self.known_rows(np.ascontiguousarray(codes[:, :-1]))
+        return set(zip(rows.tolist(), codes[:, -1].tolist(), strict=True))
 
     def restore(self, codes: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
         """Change the table as the one whose `changed` this is."""
@@ -173,11 +182,13 @@ class GreedyTable:
 
     def codes_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         """Return observations by their rows in the table: frame codes, symbol and operation."""
-        return self._codes[rows]
+        codes: npt.NDArray[np.int32] = self._codes[rows]
+        return codes
 
     def scores_at(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
         """Return the scores of rows of the table, (N, 8)."""
-        return self._scores[rows]
+        scores: npt.NDArray[np.float32] = self._scores[rows]
+        return scores
 
     def known_rows(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """Return the rows of observations, EMPTY for those that are not in the table."""

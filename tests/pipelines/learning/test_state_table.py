@@ -29,13 +29,13 @@ def accuracy_of(table: StateTable) -> float:
     """Return the part of the operations that the table itself solves."""
     batch = AbacusBatch(LEVEL, 200, autoreset=False)
     batch.reset(5)
-    slides = np.zeros(200, np.int64)
+    before = batch.digits.copy()
     running = np.ones(200, np.bool_)
     solved = 0
     for _ in range(1000):
-        actions = table.answers(batch, slides)
+        actions = table.answers(batch, before)
         batch.step(actions)
-        table.note(batch, actions, slides)
+        table.note(batch, actions, before)
         ended = running & (batch.terminated | batch.truncated)
         solved += int(batch.scalars["operations_solved"][ended].sum())
         running &= ~ended
@@ -61,29 +61,37 @@ def test_the_table_learns_from_the_reward_alone() -> None:
 
 def test_the_table_sees_no_target() -> None:
     table = trained_table(100_000)
-    batch, slides = table.batch, table.slides
-    before = table.answers(batch, slides)
+    batch, before = table.batch, table.before
+    answers = table.answers(batch, before)
     batch.world.cells["target"] = 1 - batch.world.cells["target"]
     batch.world.scalars["wrong_count"] = 1
     batch.world.scalars["first_wrong"] = 2
     batch.world.cells["operand"] = 0
-    assert np.array_equal(table.answers(batch, slides), before)
+    assert np.array_equal(table.answers(batch, before), answers)
 
 
-def test_slides_are_counted_since_the_last_symbol() -> None:
+def test_digits_are_noted_when_a_symbol_appears() -> None:
     """By the sequence of actions, in episodes that mistakes do not end."""
     batch = AbacusBatch(replace(WORLD, on_error="continue", max_operations=None), 50)
     batch.reset(1)
-    rng, slides = np.random.default_rng(0), np.zeros(50, np.int64)
-    expected = np.zeros(50, np.int64)
+    rng, noted = np.random.default_rng(0), batch.digits.copy()
+    expected, changed = noted.copy(), 0
     for _ in range(100):
         actions = (rng.random(batch.masks.shape) * batch.masks).argmax(axis=1)
         batch.step(actions)
-        StateTable.note(batch, actions, slides)
-        ended = batch.terminated | batch.truncated
-        expected = np.where(ended | (actions == 7), 0, expected + (actions == 6))
-        assert np.array_equal(slides, np.minimum(expected, state_table.MOST_SLIDES))
-    assert expected.max() > 1
+        StateTable.note(batch, actions, noted)
+        new = batch.terminated | batch.truncated | (actions == 7)
+        expected[new] = batch.digits[new]
+        assert np.array_equal(noted, expected)
+        changed = max(changed, int((noted != batch.digits).sum(axis=1).max()))
+    assert changed > 1
+
+
+@pytest.mark.parametrize("level", ["no_of_sp", "no_of_sp_ms"])
+def test_the_table_learns_where_slides_or_signpost_are_not_rewarded(level: str) -> None:
+    table = StateTable(replace(LEVEL, reward=level), 0.95, 0)
+    train_table(table, 12_000_000, nothing)
+    assert accuracy_of(table) > 0.5
 
 
 def test_a_full_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
