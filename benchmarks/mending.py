@@ -22,13 +22,17 @@ from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from benchmarks.machine import machine
 from pipelines.job.command_line import argument, option, run
+from pipelines.learning.cloning import Cloning
 from pipelines.learning.exercises import EXTREME, Exercises, hard_exercises
-from pipelines.learning.mending import RANDOM_EXERCISES, Mending, MendingRound
+from pipelines.learning.mending import RANDOM_EXERCISES, Mending, MendingRound, cloning_set
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.ppo import AbacusPPO
-from pipelines.learning.practice import Practice, Visits
+from pipelines.learning.practice import Practice
 from pipelines.learning.settings import PRESETS, MendingSettings
+
+#: Exercises whose solved operations are cloned in a round, and the most steps of one.
+IMITATED, MOST_STEPS = 30_000, 600
 
 EXAMPLE = "python -m benchmarks.mending runs/alone-onehot-s0-1 --way ppo --level no_of"
 
@@ -70,14 +74,21 @@ class ImitationMending(Mending):
     """Rounds of cloning the solved operations in place of corrections."""
 
     def _correct(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
-        solved = hard_exercises(rng, RANDOM_EXERCISES, self.world)
-        solved = solved.take(np.flatnonzero(self.practice.play(solved).solved))
-        visits = Visits.none(self.practice.table.capacity)
-        self.practice.play(solved, visits=visits)
-        self._regularise(visits)
-        self.policy = self._base
+        exercises = hard_exercises(rng, IMITATED, self.world)
+        runs = self.practice.play(exercises, depth=MOST_STEPS)
+        own = runs.solved & (runs.lengths <= MOST_STEPS)
+        rows, taken = runs.trail[own], runs.taken[own]
+        pairs = np.unique(np.column_stack([rows[rows >= 0], taken[rows >= 0]]), axis=0)
+        codes = self.practice.table.codes_of(pairs[:, 0])
+        masks = ~self.practice.illegal_actions(codes[:, -3])
+        scores = self.practice.table.scores_at(pairs[:, 0])
+        # Where an edge out of view made a better action illegal, the mask lacks it.
+        masks &= scores <= scores[np.arange(len(pairs)), pairs[:, 1]][:, None]
+        data = cloning_set(self.world.base, codes, pairs[:, 1], masks)
+        self.policy = self.new_network(self.policy.network_name)
+        Cloning(self.policy, data, self.settings.cloning, self.seed, Logger(None, [])).run()
         self.practice = Practice(self.policy, self.world)
-        return replace(score, practised=len(solved))
+        return replace(score, practised=int(own.sum()))
 
     def _clone_table(self) -> None:
         """The policy was cloned in the round."""

@@ -21,8 +21,8 @@ OPERATIONS = 3
 MOST_DIGITS = 8
 #: Columns of random exercises: those of the paper's training and of its test.
 WIDTHS = (10, 20)
-#: Columns of hard exercises, and the part of their digits that are 0 or the highest: these make
-#: long carries.
+#: Columns of hard exercises, and the part of the digits of every other one that are 0 or the
+#: highest: these make long carries.
 HARD_WIDTHS = tuple(range(2, 21))
 EXTREME = 0.6
 #: Exercises among which the episodes of PPO are drawn.
@@ -228,8 +228,9 @@ def join(parts: Sequence[Exercises]) -> Exercises:
 
 
 def hard_exercises(rng: np.random.Generator, count: int, world: AbacusConfig) -> Exercises:
-    """Draw exercises on any number of columns up to 20, with long carries."""
-    return Exercises.draw(rng, count, world, HARD_WIDTHS, EXTREME)
+    """Draw exercises on any number of columns up to 20, half of them with long carries."""
+    carries = Exercises.draw(rng, count // 2, world, HARD_WIDTHS, EXTREME)
+    return join([carries, Exercises.draw(rng, count - count // 2, world, HARD_WIDTHS)])
 
 
 def exercises_for_ppo(world: AbacusConfig, seed: int) -> list[Task]:

@@ -47,13 +47,13 @@ from pipelines.learning.settings import CloningSettings, MendingSettings, Networ
 RANDOM_EXERCISES, VARIATIONS = 50_000, 50_000
 #: An observation is rare if it was met this often, and this many exercises with one are varied.
 RARE, MOST_RARE = 4, 60_000
-#: Pools of a round, and how many in a row must need no correction before the certificate.
-MOST_POOLS, CLEAN_POOLS = 40, 3
+#: Pools of a round, and how many in a row must need no correction before the table is explored.
+MOST_POOLS, CLEAN_POOLS = 100, 5
 #: Failures of the certificate, each in another observation, that join the pool.
 MOST_FOUND = 1_000
-#: Situations with a mistake after which the table is explored no further, and kinds of failures up
-#: to which the certificate, which searches thoroughly, is asked.
-MOST_FAILURES, FEW_FAILURES = 20_000, 10
+#: Situations with a mistake after which the table is explored no further, and the columns on which
+#: failing exercises are looked for.
+MOST_FAILURES, FEW_COLUMNS = 20_000, 8
 #: The network of a corrected policy, and how it is cloned: it is to hold every action, and nothing
 #: is to be inferred.
 NETWORK: NetworkName = "wide"
@@ -115,8 +115,8 @@ class Mending:
         self.practice = Practice(policy, world)
         #: The network that decides where the table was not corrected.
         self._base = policy
-        #: Exercises near failures that the last exploration found.
-        self._near = Exercises.of([])
+        #: Which observations the exercises have met, by their rows in the table.
+        self.visits = Visits.none()
 
     @property
     def level(self) -> str:
@@ -170,88 +170,69 @@ class Mending:
         return replace(score, steps=self.practice.steps - steps, seconds=seconds)
 
     def _correct(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
-        """Correct what fails in pools of exercises; explore the table when several are solved."""
+        """Correct what fails in pools of exercises, and explore the table when several are solved.
+
+        What the exploration finds is corrected in the next pool, until it finds nothing.
+        """
         before, corrections, clean, pools = len(self.practised), 0, 0, 0
-        rare, visits = self._near, Visits.none()
-        known = Exercises.of(self.practised)
-        while clean < CLEAN_POOLS and pools < MOST_POOLS:
+        rare, known, enough = Exercises.of([]), Exercises.of(self.practised), CLEAN_POOLS
+        while pools < MOST_POOLS:
             parts = [known, hard_exercises(rng, RANDOM_EXERCISES, self.world)]
             if len(rare):
                 chosen = rare.take(rng.integers(0, len(rare), VARIATIONS))
                 parts.append(chosen.varied(rng, self.world))
-            pool, visits = join(parts), visits.grown(self.practice.table.capacity)
+            pool = join(parts)
+            self.visits = self.visits.grown(self.practice.table.capacity)
             failing, made = self.practice.correct(
-                pool, rng, self.settings.exercises, visits, len(known)
+                pool, rng, self.settings.exercises, self.visits, len(known)
             )
             pools, corrections = pools + 1, corrections + made
             clean = 0 if made else clean + 1
-            if made:
-                # What was done in an observation may be done no longer.
-                visits = visits._replace(actions=np.zeros_like(visits.actions))
-            rare = _last(join([rare, _met_rarely(pool, visits)]), MOST_RARE)
+            rare = _last(join([rare, _met_rarely(pool, self.visits)]), MOST_RARE)
             new = pool.take(failing[failing >= len(known)]).copy()
             self.practised += [new[row] for row in range(len(new))]
             known = join([known, new])
             self.on_pool(f"{corrections} corrections in {pools} pools, {len(failing)} kinds fail")
-        if clean == CLEAN_POOLS:
-            self._regularise(visits)
-            score = self._search(score)
+            if clean >= enough:
+                score, found = self._search(score)
+                if not found:
+                    break
+                self.practised += found
+                known, clean, enough = join([known, Exercises.of(found)]), 0, 1
         practised = len(self.practised) - before
         return replace(score, pools=pools, practised=practised, corrections=corrections)
 
-    def _regularise(self, visits: Visits) -> None:
-        """Let a network that learned all that the table did decide where no run has been.
-
-        It treats rare observations as similar frequent ones (self-imitation).
-        """
-        table = self.practice.table
-        rows = np.flatnonzero(visits.actions)
-        codes, scores = table.codes_of(rows), table.scores_at(rows)
-        taken = np.unpackbits(visits.actions[rows, None], axis=1, bitorder="little")
-        where, actions = np.nonzero(taken)
-        legal = np.where(self.practice.illegal_actions(codes[:, -3]), -np.inf, scores)[where]
-        masks = legal <= legal[np.arange(len(where)), actions][:, None]
-        masks &= np.isfinite(legal)
-        data = _cloning_set(self.world.base, codes[where], actions, masks)
-        network = self._new_network(self._base.network_name)
-        Cloning(network, data, self.settings.cloning, self.seed, Logger(None, [])).run()
-        steps, lossy = self.practice.steps, table.codes_of_pairs(self.practice.lossy)
-        self.practice = Practice(network, self.world)
-        self.practice.table.restore(codes, scores)
-        self.practice.steps = steps
-        self.practice.lossy = self.practice.table.pairs_of_codes(lossy)
-        self._base = network
-
-    def _search(self, score: MendingRound) -> MendingRound:
-        """Explore all runs of the table; what fails, or may, joins the exercises."""
-        world, asked = self.world, self.practice.asked()
+    def _search(self, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
+        """Explore all runs of the table; return the score, and new failing exercises."""
+        world, asked, found = self.world, self.practice.asked(), set[Exercise]()
         explored = explore_policy(
             *(asked, world.base, world.frames, self.level),
             limit=SITUATIONS_LIMIT,
             stop_at_failures=MOST_FAILURES,
         )
-        failing = failing_situations(explored, MOST_FOUND)
-        likely = [Exercise(task, width) for width, task in likely_failures(explored, failing)]
-        found: set[Exercise] = set()
-        if likely:
-            # Where hidden columns were forgotten, the failure may be that of a similar exercise.
-            self._near = Exercises.of(likely)
-            solved = self.practice.play(self._near).solved
-            found = {likely[row] for row in np.flatnonzero(~solved).tolist()}
-        self.on_pool(
-            f"{len(failing)} kinds of failures in {len(explored):,} situations, "
-            f"{len(found)} exercises fail"
-        )
+        if len(failing_situations(explored, 1)):
+            # Without wider abaci, and with what is next to the view, paths are mostly real.
+            near = explore_policy(
+                *(asked, world.base, world.frames, self.level),
+                margin=1,
+                exact_columns=FEW_COLUMNS,
+                limit=SITUATIONS_LIMIT,
+            )
+            failing = failing_situations(near, MOST_FOUND)
+            likely = [Exercise(task, width) for width, task in likely_failures(near, failing)]
+            if likely:
+                solved = self.practice.play(Exercises.of(likely)).solved
+                found = {likely[row] for row in np.flatnonzero(~solved).tolist()}
+            self.on_pool(f"{len(failing)} kinds of failures explored, {len(found)} are exercises")
         score = replace(score, situations=len(explored))
-        if not found and len(failing) <= FEW_FAILURES:
+        if not found:
             certificate = self._certify(asked)
             score = _with(score, certificate)
             found = {
                 Exercise(Task.parse(failure.calculation), failure.columns)
                 for failure in certificate.failures
             }
-        self.practised += sorted(found - set(self.practised), key=str)
-        return score
+        return score, sorted(found - set(self.practised), key=str)
 
     def _certify(self, asked: Asked) -> OwnRunsCertificate:
         world = self.world
@@ -260,7 +241,7 @@ class Mending:
     def _clone_table(self) -> None:
         """Clone the table's actions in all situations that it can reach into a wide network."""
         data = self._reachable_actions()
-        self.policy = self._new_network(NETWORK)
+        self.policy = self.new_network(NETWORK)
         settings, wrong = TABLE_CLONING, torch.empty(0, dtype=torch.int64)
         for number in range(REPETITIONS):
             rows = torch.cat([torch.arange(len(data)), wrong.repeat(WRONG_COUNT)])
@@ -272,7 +253,7 @@ class Mending:
                 break
             settings = replace(TABLE_CLONING, learning_rate=REPEATED_RATE)
 
-    def _new_network(self, name: str) -> AbacusPolicy:
+    def new_network(self, name: str) -> AbacusPolicy:
         """Return a network with new weights, seeded for this round."""
         seed = np.random.SeedSequence([self.seed, len(self.rounds)])
         torch.manual_seed(int(seed.generate_state(1)[0]))
@@ -297,7 +278,7 @@ class Mending:
         masks = ~self.practice.illegal_actions(observations[:, -4])
         row, place = np.nonzero(better)
         masks[row, orders[row, place]] = False
-        return _cloning_set(world.base, observations[:, :-1], actions, masks)
+        return cloning_set(world.base, observations[:, :-1], actions, masks)
 
     def _given(self, data: CloningSet) -> torch.Tensor:
         """Return for each observation whether the policy takes its action."""
@@ -309,7 +290,7 @@ class Mending:
     def state(self) -> dict[str, Any]:
         """Return everything that the rounds change, as plain values and tensors."""
         codes, scores = self.practice.table.changed()
-        near = [str(self._near[row]) for row in range(len(self._near))]
+        met = np.flatnonzero(self.visits.counts)
         return {
             "policy": _stored(self.policy),
             "base": _stored(self._base),
@@ -317,7 +298,8 @@ class Mending:
             "scores": torch.from_numpy(scores),
             "lossy": torch.from_numpy(self.practice.table.codes_of_pairs(self.practice.lossy)),
             "steps": self.practice.steps,
-            "near": near,
+            "met": torch.from_numpy(self.practice.table.codes_of(met)),
+            "counts": torch.from_numpy(self.visits.counts[met]),
             "practised": [str(exercise) for exercise in self.practised],
             "rounds": [asdict(each) for each in self.rounds],
         }
@@ -329,7 +311,10 @@ class Mending:
         self.practice.table.restore(state["codes"].numpy(), state["scores"].numpy())
         self.practice.lossy = self.practice.table.pairs_of_codes(state["lossy"].numpy())
         self.practice.steps = state["steps"]
-        self._near = Exercises.of([Exercise.parse(text) for text in state["near"]])
+        met = state["met"].numpy()
+        self.practice.table.scores_of(met)
+        self.visits = Visits.none(self.practice.table.capacity)
+        self.visits.counts[self.practice.table.known_rows(met)] = state["counts"].numpy()
         self.practised = [Exercise.parse(text) for text in state["practised"]]
         self.rounds = [MendingRound(**each) for each in state["rounds"]]
 
@@ -347,7 +332,7 @@ def _with(score: MendingRound, certificate: OwnRunsCertificate) -> MendingRound:
     return replace(score, verdict=certificate.verdict, situations=certificate.situations)
 
 
-def _cloning_set(
+def cloning_set(
     base: int,
     codes: npt.NDArray[np.int32],
     actions: npt.NDArray[np.integer],

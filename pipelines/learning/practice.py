@@ -125,26 +125,20 @@ class Runs:
 
 
 class Visits(NamedTuple):
-    """How often each row of the table was met, the last exercise that met it, and what it took."""
+    """How often each row of the table was met, and the last exercise that met it."""
 
     counts: npt.NDArray[np.int64]
     exercises: npt.NDArray[np.int64]
-    #: Bits of the actions: several where an edge out of view made the best one illegal.
-    actions: npt.NDArray[np.uint8]
 
     @classmethod
     def none(cls, capacity: int = 0) -> Visits:
         """Return counts for rows below `capacity`."""
-        return cls(
-            np.zeros(capacity, np.int64),
-            np.full(capacity, NO_ROW, np.int64),
-            np.zeros(capacity, np.uint8),
-        )
+        return cls(np.zeros(capacity, np.int64), np.full(capacity, NO_ROW, np.int64))
 
     def grown(self, capacity: int) -> Visits:
         """Return the counts for more rows, without the exercises."""
-        grown, old = Visits.none(capacity), len(self.counts)
-        grown.counts[:old], grown.actions[:old] = self.counts, self.actions
+        grown = Visits.none(capacity)
+        grown.counts[: len(self.counts)] = self.counts
         return grown
 
 
@@ -629,7 +623,6 @@ def _play(
     firsts,
     visits,
     visitors,
-    visit_actions,
 ):
     """Run waiting abaci until they end or meet a new observation; return how many are left."""
     rules = all_rules[0]
@@ -672,7 +665,6 @@ def _play(
             if row < len(visits):
                 visits[row] += 1
                 visitors[row] = numbers[i]
-                visit_actions[row] |= np.uint8(1 << action)
             lengths[i] += 1
             advance(rules, s, cells, history, program, i, action, result)
             if action == SUBMIT and result.end != END_WRONG_SUBMIT:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abacus.rules import AbacusConfig, Operations
@@ -73,6 +73,7 @@ def test_a_variation_changes_one_number() -> None:
     assert (changed == 1).mean() > 0.6
 
 
+@settings(deadline=None)  # The first call compiles.
 @given(st.integers(0, 2**32))
 def test_exercises_are_loaded_as_they_are(seed: int) -> None:
     """Also those with another number of operations, and a part of them in another order."""

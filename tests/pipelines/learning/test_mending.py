@@ -18,7 +18,7 @@ from pipelines.learning.exercises import Exercise, Exercises, hard_exercises
 from pipelines.learning.mending import Mending
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
-from pipelines.learning.practice import Practice, Visits
+from pipelines.learning.practice import Practice
 from pipelines.learning.settings import CloningSettings, MendingSettings
 
 WORLD = AbacusConfig(reward="no_of", start="random")
@@ -133,23 +133,6 @@ def test_likely_failures_are_found_without_a_search(spoilt: AbacusPolicy) -> Non
     likely = [Exercise(task, columns) for columns, task in likely_failures(explored, failing)]
     solved = practice.play(Exercises.of(likely)).solved
     assert (~solved).sum() > 10
-
-
-def test_a_network_that_imitates_the_table_decides_elsewhere(spoilt: AbacusPolicy) -> None:
-    """What the table did is kept, and observations that no run met are answered by the network."""
-    mending = Mending(copy.deepcopy(spoilt), WORLD, SETTINGS, 0)
-    practice, rng = mending.practice, np.random.default_rng(0)
-    pool = hard_exercises(rng, 5_000, WORLD)
-    practice.correct(pool, rng, 100)
-    visits = Visits.none(practice.table.capacity)
-    before = practice.play(pool, visits=visits)
-    mending._regularise(visits)
-    after = mending.practice.play(pool)
-    assert mending.practice is not practice
-    assert (after.solved == before.solved).all()
-    assert (after.lengths == before.lengths).all()
-    others = hard_exercises(rng, 5_000, WORLD)
-    assert mending.practice.play(others).solved.sum() >= practice.play(others).solved.sum()
 
 
 def test_mending_needs_a_level(exact: AbacusPolicy) -> None:
