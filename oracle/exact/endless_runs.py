@@ -25,12 +25,17 @@ OPPOSITES = (
 )
 #: Rounds of a search for shortest paths; where they do not suffice, a cycle may not drift.
 MAX_ROUNDS = 300
+#: Parts without an end after which no more are looked for.
+MOST_PARTS = 200
 
 Edges = npt.NDArray[np.int32]
 
 
 def endless_parts(exploration: PolicyExploration) -> list[npt.NDArray[np.int64]]:
-    """Return the sets of situations in which a run may go on for ever, the nearest first."""
+    """Return sets of situations in which a run may continue for ever, the nearest first.
+
+    There is at least one if there is any, and `MOST_PARTS` at most.
+    """
     actions = exploration.actions
     taken = actions[exploration.steps[:, 0]]
     edges = exploration.steps[(taken != Action.SUBMIT) & (taken != Action.SLIDE)]
@@ -73,6 +78,8 @@ def _without_drift(
         inside = edges[order[start:stop]]
         if not drifts(actions, inside):
             parts.append(np.unique(inside).astype(np.int64))
+        if len(parts) == MOST_PARTS:
+            break
     return sorted(parts, key=lambda part: int(part[0]))
 
 

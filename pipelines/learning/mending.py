@@ -27,10 +27,12 @@ from abacus.observation import observation_rows
 from abacus.rules import AbacusConfig
 from abacus.tasks import Task
 from oracle.exact import SITUATIONS_LIMIT
-from oracle.exact.concrete_runs import failing_situations, likely_failures
+from oracle.exact.concrete_runs import RULES, failing_runs, failing_situations, likely_failures
 from oracle.exact.own_runs import (
     EXACT,
     NOT_EXACT,
+    NOT_PROVEN,
+    PRECISIONS,
     Asked,
     OwnRunsCertificate,
     certify_own_runs,
@@ -51,9 +53,8 @@ RARE, MOST_RARE = 4, 60_000
 MOST_POOLS, CLEAN_POOLS = 100, 5
 #: Failures of the certificate, each in another observation, that join the pool.
 MOST_FOUND = 1_000
-#: Situations with a mistake after which the table is explored no further, and the columns on which
-#: failing exercises are looked for.
-MOST_FAILURES, FEW_COLUMNS = 20_000, 8
+#: Columns on which failing exercises are looked for in an exploration.
+FEW_COLUMNS = 8
 #: The network of a corrected policy, and how it is cloned: it is to hold every action, and nothing
 #: is to be inferred.
 NETWORK: NetworkName = "wide"
@@ -204,35 +205,31 @@ class Mending:
 
     def _search(self, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
         """Explore all runs of the table; return the score, and new failing exercises."""
-        world, asked, found = self.world, self.practice.asked(), set[Exercise]()
-        explored = explore_policy(
-            *(asked, world.base, world.frames, self.level),
-            limit=SITUATIONS_LIMIT,
-            stop_at_failures=MOST_FAILURES,
-        )
-        if len(failing_situations(explored, 1)):
-            # Without wider abaci, and with what is next to the view, paths are mostly real.
-            near = explore_policy(
-                *(asked, world.base, world.frames, self.level),
-                margin=1,
-                exact_columns=FEW_COLUMNS,
-                limit=SITUATIONS_LIMIT,
+        asked = self.practice.asked()
+        world = asked, self.world.base, self.world.frames, self.level
+        for long_run, margin in PRECISIONS[:2]:
+            explored = explore_policy(
+                *world, long_run=long_run, margin=margin, limit=SITUATIONS_LIMIT
             )
-            failing = failing_situations(near, MOST_FOUND)
-            likely = [Exercise(task, width) for width, task in likely_failures(near, failing)]
-            if likely:
-                solved = self.practice.play(Exercises.of(likely)).solved
-                found = {likely[row] for row in np.flatnonzero(~solved).tolist()}
-            self.on_pool(f"{len(failing)} kinds of failures explored, {len(found)} are exercises")
-        score = replace(score, situations=len(explored))
+            score = replace(score, situations=len(explored))
+            if explored.incomplete is None and not len(failing_situations(explored, 1)):
+                return replace(score, verdict=EXACT), []
+        # Without wider abaci, and with what is next to the view, paths are mostly real.
+        near = explore_policy(*world, margin=1, exact_columns=FEW_COLUMNS, limit=SITUATIONS_LIMIT)
+        failing = failing_situations(near, MOST_FOUND)
+        likely = [Exercise(task, width) for width, task in likely_failures(near, failing)]
+        found: set[Exercise] = set()
+        if likely:
+            solved = self.practice.play(Exercises.of(likely)).solved
+            found = {likely[row] for row in np.flatnonzero(~solved).tolist()}
         if not found:
-            certificate = self._certify(asked)
-            score = _with(score, certificate)
             found = {
                 Exercise(Task.parse(failure.calculation), failure.columns)
-                for failure in certificate.failures
+                for failure in failing_runs(*world, set(RULES), quick=True)
             }
-        return score, sorted(found - set(self.practised), key=str)
+        self.on_pool(f"{len(failing)} kinds of failures explored, {len(found)} exercises fail")
+        verdict = NOT_EXACT if found else NOT_PROVEN
+        return replace(score, verdict=verdict), sorted(found - set(self.practised), key=str)
 
     def _certify(self, asked: Asked) -> OwnRunsCertificate:
         world = self.world

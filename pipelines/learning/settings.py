@@ -448,7 +448,7 @@ PRESETS: dict[str, Settings] = {
             "table_steps": 40_000_000,
             # What the table does is not a function of the observation: more updates learn no more.
             "cloning.updates": 1_000,
-            "n_timesteps": 3_000_000,
+            "n_timesteps": 6_000_000,
             "mending.rounds": 6,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,

@@ -128,17 +128,20 @@ def test_changes_are_made_in_other_columns_too(exact: AbacusPolicy) -> None:
     """In those where the policy acts as in the failing run, and not at the left edge."""
     practice = Practice(exact, WORLD)
     practice.play(hard_exercises(np.random.default_rng(0), 5_000, WORLD))
-    rows = rows_of(practice, "10: 6 + 25")
+    rows = rows_of(practice, "10: 31 + 30 + 155")
     left = decode_frame(5, practice.table.codes_of(rows)[:, :3])[0]
-    inside = rows[np.flatnonzero((left < 5).all(axis=1))[0]]
-    edge = rows[np.flatnonzero((left == 5).any(axis=1))[0]]
-    changes = Changes.none(2)
-    changes.rows[:, 0], changes.actions[:, 0] = (inside, edge), Action.SUBMIT
+    edge = (left == 5).any(axis=1)
+    changes = Changes.none(len(rows))
+    changes.rows[:, 0], changes.actions[:, 0] = rows, Action.SUBMIT
     wider = practice._in_other_columns(changes)
-    assert (wider.rows[0, :3] != NO_ROW).all()
-    phases = decode_frame(5, practice.table.codes_of(wider.rows[0, :3])[:, 2])[3]
-    assert sorted(phases.tolist()) == [0, 1, 2]
-    assert (wider.rows[1, 1:] == NO_ROW).all()
+    assert (wider.rows[edge, 1:] == NO_ROW).all()
+    everywhere = np.flatnonzero((wider.rows[:, :3] != NO_ROW).all(axis=1))
+    assert len(everywhere) > 0
+    assert not edge[everywhere].any()
+    for row in everywhere:
+        phases = decode_frame(5, practice.table.codes_of(wider.rows[row, :3])[:, 2])[3]
+        assert sorted(phases.tolist()) == [0, 1, 2]
+        assert (wider.actions[row, :3] == Action.SUBMIT).all()
 
 
 def test_visits_count_observations(exact: AbacusPolicy) -> None:
