@@ -18,7 +18,7 @@ from abacus.tasks import Operation, Task
 #: Operations of a random exercise: the first reset and what follows it are part of it.
 OPERATIONS = 3
 #: Digits of the longest operand of a random exercise.
-MOST_DIGITS = 8
+MOST_DIGITS = 12
 #: Columns of random exercises: those of the paper's training and of its test.
 WIDTHS = (10, 20)
 #: Columns of hard exercises, and the part of the digits of every other one that are 0 or the

@@ -54,7 +54,7 @@ MOST_POOLS, CLEAN_POOLS = 100, 5
 #: Failures of the certificate, each in another observation, that join the pool.
 MOST_FOUND = 1_000
 #: Columns on which failing exercises are looked for in an exploration.
-FEW_COLUMNS = 8
+FEW_COLUMNS = 10
 #: The network of a corrected policy, and how it is cloned: it is to hold every action, and nothing
 #: is to be inferred.
 NETWORK: NetworkName = "wide"

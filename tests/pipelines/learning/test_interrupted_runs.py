@@ -19,7 +19,7 @@ from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, EXIT_NOT_EXACT, Options, main
 from pipelines.job.command_line import EXIT_MISTAKE, run
-from pipelines.learning import mending, run_report
+from pipelines.learning import exercises, run_report
 from pipelines.learning import run as training_module
 from pipelines.learning.policy_files import (
     SAVED_POLICIES,
@@ -78,7 +78,7 @@ def job(demonstrations: Path) -> Job:
 
 @pytest.fixture(autouse=True)
 def few_exercises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mending, "PPO_EXERCISES", 20)
+    monkeypatch.setattr(exercises, "PPO_EXERCISES", 20)
 
 
 @pytest.fixture(autouse=True)
