@@ -48,7 +48,7 @@ VERSION = 1
 ENOUGH_FAILURES = 50_000
 #: Explorations that are tried one after another, ever finer: lengths from which hidden runs are
 #: shortened, and how far from the view hidden columns keep their digits.
-PRECISIONS = ((LONG_RUN, 0), (LONG_RUN, 1), (LONG_RUN + 3, 1))
+PRECISIONS = ((LONG_RUN, 0), (LONG_RUN, 1), (LONG_RUN, 2), (LONG_RUN + 3, 1))
 
 Verdict = Literal["exact", "not exact", "not proven"]
 EXACT: Verdict = "exact"

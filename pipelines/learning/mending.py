@@ -32,7 +32,6 @@ from oracle.exact.own_runs import (
     EXACT,
     NOT_EXACT,
     NOT_PROVEN,
-    PRECISIONS,
     Asked,
     OwnRunsCertificate,
     certify_own_runs,
@@ -204,13 +203,15 @@ class Mending:
         return replace(score, pools=pools, practised=practised, corrections=corrections)
 
     def _search(self, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
-        """Explore all runs of the table; return the score, and new failing exercises."""
+        """Explore all runs of the table; return the score, and new failing exercises.
+
+        After a round that found neither a proof nor a failing exercise, it searches more closely.
+        """
         asked = self.practice.asked()
         world = asked, self.world.base, self.world.frames, self.level
-        for long_run, margin in PRECISIONS[:2]:
-            explored = explore_policy(
-                *world, long_run=long_run, margin=margin, limit=SITUATIONS_LIMIT
-            )
+        closely = bool(self.rounds) and self.rounds[-1].verdict == NOT_PROVEN
+        for margin in range(3 if closely else 2):
+            explored = explore_policy(*world, margin=margin, limit=SITUATIONS_LIMIT)
             score = replace(score, situations=len(explored))
             if explored.incomplete is None and not len(failing_situations(explored, 1)):
                 return replace(score, verdict=EXACT), []
@@ -225,7 +226,7 @@ class Mending:
         if not found:
             found = {
                 Exercise(Task.parse(failure.calculation), failure.columns)
-                for failure in failing_runs(*world, set(RULES), quick=True)
+                for failure in failing_runs(*world, set(RULES), quick=not closely)
             }
         self.on_pool(f"{len(failing)} kinds of failures explored, {len(found)} exercises fail")
         verdict = NOT_EXACT if found else NOT_PROVEN
