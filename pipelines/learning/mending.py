@@ -50,6 +50,8 @@ RANDOM_EXERCISES, VARIATIONS = 50_000, 50_000
 RARE, MOST_RARE = 4, 60_000
 #: Pools of a round, and how many in a row must need no correction before the table is explored.
 MOST_POOLS, CLEAN_POOLS = 100, 5
+#: Where more than this part of the exercises fails, there is no mending.
+MOST_FAILING = 0.9
 #: Failures of the certificate, each in another observation, that join the pool.
 MOST_FOUND = 1_000
 #: Columns on which failing exercises are looked for in an exploration.
@@ -133,11 +135,12 @@ class Mending:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no further round: exact, all rounds used, or nothing is solved."""
+        """Whether there is no further round: exact, all rounds used, or hardly anything is solved."""
         if not self.rounds:
             return False
         last = self.rounds[-1]
-        return self.exact or len(self.rounds) > self.settings.rounds or last.failed == last.tried
+        hopeless = last.failed > MOST_FAILING * last.tried
+        return self.exact or len(self.rounds) > self.settings.rounds or hopeless
 
     def run(self, after_round: Callable[[MendingRound], None] | None = None) -> bool:
         """Practise until the policy is exact or the rounds are used; return whether it is."""
@@ -158,8 +161,8 @@ class Mending:
         if failed == 0 and not self.rounds:
             certificate = self._certify(Asked(self.policy, self.world.base, self.world.frames))
             score = _with(score, certificate)
-        # What solves nothing has nothing to start from.
-        if score.verdict != EXACT and failed < len(tried):
+        # What solves next to nothing has nothing to start from.
+        if score.verdict != EXACT and failed <= MOST_FAILING * len(tried):
             if not last:
                 score = self._correct(score, rng)
             if last or score.verdict == EXACT:
