@@ -135,7 +135,7 @@ class Mending:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no further round: exact, all rounds used, or hardly anything is solved."""
+        """Whether there is no further round: exact, all rounds used, or hardly anything solved."""
         if not self.rounds:
             return False
         last = self.rounds[-1]
