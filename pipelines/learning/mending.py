@@ -4,8 +4,8 @@ No answer of the teacher is used: the environment, at the policy's reward level,
 The greedy policy is a table from observations to actions, and is corrected as one
 (`pipelines.learning.practice`). A search plays a pool of exercises: random ones, variations of
 those that met rare observations, and all that failed before; what fails is corrected. When several
-pools in a row are solved, the table's own runs are certified (`oracle.exact.own_runs`). Failures
-that the certificate finds join the pool of the next round.
+pools in a row are solved, all runs of the table are explored, as for the certificate by own runs.
+Failures that the exploration finds join the next pool, until it finds none.
 
 At the end all actions of the table, in every situation that it can reach, are cloned into a network
 that is wide enough to hold them. If the table is exact, so is the network.
@@ -52,7 +52,7 @@ RARE, MOST_RARE = 4, 60_000
 MOST_POOLS, CLEAN_POOLS = 100, 5
 #: Where more than this part of the exercises fails, there is no mending.
 MOST_FAILING = 0.9
-#: Failures of the certificate, each in another observation, that join the pool.
+#: Failures of an exploration, each in another observation, that join the pool.
 MOST_FOUND = 1_000
 #: Columns on which failing exercises are looked for in an exploration.
 FEW_COLUMNS = 10
@@ -74,7 +74,7 @@ class MendingRound:
     number: int
     #: Of the own runs: of the corrected table, in the last round of the network.
     verdict: str
-    #: Situations that the certificate explored; 0 if it was not asked.
+    #: Situations of the last exploration; 0 if there was none.
     situations: int
     #: Random exercises that fail at the start of the round, and how many were tried.
     failed: int
