@@ -312,9 +312,12 @@ class Evaluation:
     def rank(self) -> tuple[float, float]:
         """Key for comparing evaluations: accuracy first, then fewer wrong observations.
 
-        Where these were not counted, an evaluation ranks below any that counted them.
+        The accuracy is that by the rules of the reward level: where a level lets signpost moves
+        pass, a policy must not be chosen for avoiding them. Where wrong observations were not
+        counted, an evaluation ranks below any that counted them.
         """
-        return (self.accuracy, -math.inf if self.wrong is None else -self.wrong)
+        accuracy = self.accuracy if self.own_accuracy is None else self.own_accuracy
+        return (accuracy, -math.inf if self.wrong is None else -self.wrong)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
