@@ -45,7 +45,7 @@ from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO
 from pipelines.learning.settings import PRESETS, CloningSettings, PpoSettings
-from pipelines.learning.state_table import StateTable
+from pipelines.learning.value_table import TableTraining
 
 EXAMPLE = "python -m benchmarks.learning --profile"
 WORLD = AbacusConfig(start="random", reward="no_of")
@@ -157,15 +157,17 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
     return work
 
 
-def state_table() -> Callable[[], int]:
-    """Steps of the table that learns before PPO, on states that it knows."""
-    table = StateTable(WORLD, 0.95, 0)
-    table.learn(1_000_000, 0.1)
+def value_table() -> Callable[[], int]:
+    """Steps of the table that learns from the reward, with its searches for failing exercises."""
+    training = TableTraining(WORLD, 60_000_000, 0.95, 0)
+    rounds = training.rounds()
+    for _ in range(5):
+        next(rounds)
 
     def work() -> int:
-        before = table.steps
-        table.learn(5_000_000, 0.1)
-        return table.steps - before
+        before = training.table.steps
+        next(rounds)
+        return training.table.steps - before
 
     return work
 
@@ -277,7 +279,7 @@ def main(options: Options) -> int:
             "bare torch, the limit": bare_ppo(settings),
         }
         show("PPO, steps", ppo, options.repetitions)
-        show("table of the state", {"steps": state_table()}, options.repetitions)
+        show("table of values", {"steps": value_table()}, options.repetitions)
     data = demonstrations()
     for batch in (CloningSettings().batch_size, 512):
         cloning = {

@@ -33,6 +33,9 @@ class Arm:
     reward: bool = False
     #: Whether it takes the environment steps of its comparison.
     steps: bool = False
+    #: Flag that takes these steps.
+    step_flag: str = "n_timesteps"
+    network: str = "onehot"
     #: Preset of its settings; None: `alone` for steps without demonstrations, `default` otherwise.
     preset: str | None = None
 
@@ -57,6 +60,16 @@ class Arm:
 _ARMS = (
     Arm("cloning", "cloning alone", "experiments.clones:CLONING", demonstrations=1),
     Arm("ppo", "PPO", "experiments.clones:PPO", demonstrations=0, reward=True, steps=True),
+    Arm(
+        "table",
+        "value table",
+        "experiments.clones:PPO",
+        reward=True,
+        steps=True,
+        step_flag="table_steps",
+        network="wide",
+        preset="alone",
+    ),
     Arm("teaching", "teaching", "experiments.clones:TEACHING", demonstrations=0, preset="exact"),
     Arm("dagger", "DAgger", "learning.dagger:DAGGER", labels=True),
     Arm("gail", "GAIL", "learning.adversarial:GAIL", demonstrations=1, steps=True),

@@ -131,12 +131,18 @@ def _curve(trained: Trained) -> tuple[CurvePoint, ...]:
         CurvePoint(
             step=evaluation.step,
             seconds=round(seconds, 1),
-            accuracy=evaluation.accuracy,
+            accuracy=_own_accuracy(evaluation),
             long_error_rate=evaluation.long_error_rate,
             wrong=_counted_wrong(evaluation),
         )
         for evaluation, seconds in pairs
     )
+
+
+def _own_accuracy(evaluation: Evaluation) -> float:
+    """Return the accuracy by the rules of the level; at some, every mistake ends an episode."""
+    own = evaluation.own_accuracy
+    return evaluation.accuracy if own is None else own
 
 
 def _counted_wrong(evaluation: Evaluation) -> int:
@@ -175,10 +181,9 @@ class Scorer:
         runs = Runs(self.world.operations, RUN_LIMIT, RUN_EPISODES)
         table = GreedyTable(policy, self.world.base, self.world.frames)
         measure_runs(table, runs, self.world, SCORE_SEED)
-        own = evaluation.own_accuracy
         return PolicyScore(
             accuracy=evaluation.accuracy,
-            own_accuracy=evaluation.accuracy if own is None else own,
+            own_accuracy=_own_accuracy(evaluation),
             long_error_rate=evaluation.long_error_rate,
             wrong=wrong,
             longest_run=runs.longest,

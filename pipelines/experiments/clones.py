@@ -11,6 +11,7 @@ import hashlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from oracle.files import lock, move_into_place
 from pipelines.learning.learner import Job, Learner, Trained
@@ -53,8 +54,7 @@ def _fine_tune(job: Job) -> Trained:
         last=load_policy(path / "last"),
         seconds=result.seconds,
         clone=load_policy(path / "clone") if cloned else None,
-        evaluations=result.evaluations,
-        seconds_at_evaluation=result.seconds_at_evaluation,
+        **_curve(settings, result),
         longest_training_run=result.longest_training_run,
         labels=result.cloned_answers,
         demonstrated=settings.demo_operations,
@@ -62,10 +62,32 @@ def _fine_tune(job: Job) -> Trained:
     )
 
 
+def _curve(settings: Settings, result: TrainingResult) -> dict[str, Any]:
+    """Return evaluations and their times; those of PPO follow those of the table before it."""
+    if not settings.table_steps:
+        return {
+            "evaluations": result.evaluations,
+            "seconds_at_evaluation": result.seconds_at_evaluation,
+        }
+    before, seconds = result.table_evaluations[-1].step, result.seconds_at_table_evaluation[-1]
+    # The first evaluation after the table is of its clone.
+    tuned = result.evaluations[1:]
+    return {
+        "evaluations": [
+            *result.table_evaluations,
+            *(replace(each, step=each.step + before) for each in tuned),
+        ],
+        "seconds_at_evaluation": [
+            *result.seconds_at_table_evaluation,
+            *(seconds + each for each in result.seconds_at_evaluation[1:]),
+        ],
+    }
+
+
 def _steps(settings: Settings, result: TrainingResult) -> dict[str, int]:
     """Return the environment steps of each stage that the run had."""
     steps = {
-        "table": settings.table_steps,
+        "table": result.table_evaluations[-1].step if settings.table_steps else 0,
         "ppo": result.evaluations[-1].step,
         "mending": result.mending_steps,
     }

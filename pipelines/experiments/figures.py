@@ -70,6 +70,7 @@ _APPROACH_LOOKS = {
     "teaching": 2,
     "DAgger": 3,
     "PPO from nothing": 5,
+    "value table": 6,
     "DQN, masked": 7,
     "DQN, unmasked": 4,
     "GAIL": 8,
@@ -235,10 +236,7 @@ def _step_places(seeds: pd.DataFrame) -> list[Place]:
     records: list[Record] = seeds["record"].tolist()
     places = []
     for points_of_seeds in zip(*(whole_curve(record)[:-1] for record in records), strict=False):
-        xs = [
-            float(record.stage_steps.get("table", 0) + point.step)
-            for record, point in zip(records, points_of_seeds, strict=True)
-        ]
+        xs = [float(point.step) for point in points_of_seeds]
         ys = [error_or_exact(point.long_error_rate) for point in points_of_seeds]
         places.append(Place(median(xs), xs, ys))
     xs = [float(record.all_steps) for record in records]
@@ -430,7 +428,7 @@ class CurveLine:
     @property
     def end(self) -> float:
         """Interquartile mean of the accuracies at the end of training."""
-        return float(iqm(self.seeds["last_accuracy"]))
+        return float(iqm(self.seeds["last_own_accuracy"]))
 
     def draw(self, axes: Axes) -> None:
         """Draw a line of means over seeds with its band, and a thin line for each seed."""
@@ -469,8 +467,9 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
     reached = "; ".join(f"{curve.label} {curve.reached()}" for curve in longest)
     counts = [len(curve.seeds) for curves in by_panel.values() for curve in curves]
     title = (
-        f"Steps of PPO to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations "
-        f"({name}): {reached}.\nGreedy policy. {_averages(counts).replace('dot', 'thin line')}."
+        f"Steps to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations "
+        f"({name}): {reached}.\nGreedy policy, by the rules of its level. "
+        f"{_averages(counts).replace('dot', 'thin line')}."
     )
 
     def draw(figure: Figure) -> None:
@@ -480,7 +479,7 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
                 curve.draw(axes)
             ends = range_text([curve.end for curve in curves], percent)
             axes.set_title(f"{panel}, {ends} % at the end")
-            axes.set_xlabel("environment steps of PPO, millions")
+            axes.set_xlabel("environment steps, millions")
             axes.set_ylim(-3, 103)
         row[0].set_ylabel("operations solved, %")
         legend_below(figure, 5)
@@ -494,8 +493,8 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
 
 
 def _curve_panel(rows: pd.DataFrame) -> str:
-    tabled = any(record.stage_steps.get("table") for record in rows["record"])
-    return f"{comparison_of(rows)}: {'PPO after a table' if tabled else 'PPO from nothing'}"
+    approaches = {approach.partition(",")[0] for approach in rows["approach"]}
+    return f"{comparison_of(rows)}: {', '.join(sorted(approaches))}"
 
 
 def _curve_label(key: str, seeds: pd.DataFrame) -> str:

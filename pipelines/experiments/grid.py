@@ -95,9 +95,8 @@ def _order(cell: Cell) -> tuple[bool, int, int, bool, int]:
 
     A study that is stopped early has whole seeds, and everything that takes seconds.
     """
-    steps = cell.steps + int(cell.settings["table_steps"])
     amount = cell.demonstrations + cell.labels
-    return (steps > 0, cell.seed, steps, cell.arm != "cloning", amount)
+    return (cell.steps > 0, cell.seed, cell.steps, cell.arm != "cloning", amount)
 
 
 def _cells_of(name: str, values: Any) -> Iterator[Cell]:
@@ -165,7 +164,9 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
         "seed": seed,
         # Other demonstrations too: seeds would else differ in the initial weights alone.
         "demo_seed": seed,
-        "n_timesteps": steps,
+        "n_timesteps": 0,
+        "network": arm.network,
+        arm.step_flag: steps,
     }
     if preset != "exact":
         # Only the arm that is taught asks the teacher for more.

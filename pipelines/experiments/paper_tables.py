@@ -37,7 +37,7 @@ def paper_tables(rows: pd.DataFrame) -> Iterator[Table]:
 
     A single row of the paper's compares nothing.
     """
-    parts = [part for part in reward_alone(rows) if len(_rows_in(part)) > 1]
+    parts = [part for part in reward_alone(rows[rows["arm"] == "ppo"]) if len(_rows_in(part)) > 1]
     if parts:
         yield _longest_runs(parts)
         yield _claims(parts)

@@ -106,6 +106,7 @@ class CurvePoint:
     step: int
     #: Processor seconds of reinforcement learning up to this step.
     seconds: float
+    #: Share of operations solved, by the rules of the cell's own reward level.
     accuracy: float
     long_error_rate: float
     wrong: int
@@ -233,14 +234,11 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
 
 def approach_of(cell: Cell) -> str:
     """Return in words how a cell's policy is learned: the arm, or the stages of a run with PPO."""
+    if cell.arm == "table":
+        return "value table, mended" if cell.settings["mend_rounds"] else "value table"
     if cell.arm != "ppo":
         return ARMS[cell.arm].title
-    if cell.demonstrations:
-        return "clone, then PPO"
-    before = ["table"] if cell.settings.get("table_steps") else []
-    after = ["mending"] if cell.settings.get("mend_rounds") else []
-    stages = ", ".join([*before, "PPO", *after])
-    return f"reward alone ({stages})" if before or after else "PPO from nothing"
+    return "clone, then PPO" if cell.demonstrations else "PPO from nothing"
 
 
 def kind_of(cell: Cell) -> Kind:
@@ -328,8 +326,8 @@ def fine_tuning(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def reward_alone(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return PPO without demonstrations, for each comparison that has it."""
-    return comparisons(rows[(rows["arm"] == "ppo") & (rows["demonstrations"] == 0)])
+    """Return PPO without demonstrations and tables, for each comparison that has them."""
+    return comparisons(rows[rows["arm"].isin(("ppo", "table")) & (rows["demonstrations"] == 0)])
 
 
 def budget(rows: pd.DataFrame) -> int:

@@ -125,7 +125,9 @@ def summary(rows: pd.DataFrame, missing: Sequence[MissingCell], command: str) ->
             for seeds in by_setting(tuned)
             if seeds["clone_accuracy"].notna().any()
         ],
-        "longest_training_runs": [_longest_runs(part) for part in reward_alone(rows)],
+        "longest_training_runs": [
+            _longest_runs(part) for part in reward_alone(rows[rows["arm"] == "ppo"])
+        ],
     }
 
 

@@ -151,7 +151,7 @@ def whole_curve(record: Record) -> tuple[CurvePoint, ...]:
     curve, clone = record.curve, record.clone
     if clone is None or (curve and curve[0].step == 0):
         return curve
-    start = CurvePoint(0, 0.0, clone.accuracy, clone.long_error_rate, clone.wrong)
+    start = CurvePoint(0, 0.0, clone.own_accuracy, clone.long_error_rate, clone.wrong)
     return (start, *curve)
 
 

@@ -321,8 +321,7 @@ def _milestones(rows: pd.DataFrame) -> Table:
         f"Steps and processor time to an accuracy: {comparison_of(rows)}",
         f"{budget(rows):,} steps: environment steps, and processor seconds of reinforcement "
         "learning, until an evaluation of the greedy policy first had this accuracy; median of the "
-        "seeds that reached it, and their number. A clone that had it took 0 steps; steps of a "
-        "table are not counted here.",
+        "seeds that reached it, and their number. A clone that had it took 0 steps.",
         [
             {
                 "arm": str(seeds["approach"].iloc[0]),

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from stable_baselines3.common.logger import Logger
 
 from abacus.observation import observation_rows
 from abacus.rules import AbacusConfig
@@ -37,12 +36,12 @@ from oracle.exact.own_runs import (
     certify_own_runs,
 )
 from oracle.exact.policy_exploration import explore_policy
-from pipelines.learning.cloning import Cloning, copy_weights
+from pipelines.learning.cloning import REPETITIONS, clone_every_action, copy_weights
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import Exercise, Exercises, hard_exercises, join
-from pipelines.learning.policy import AbacusPolicy, masked_log_probs, new_policy
+from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.practice import NO_ROW, Practice, Visits
-from pipelines.learning.settings import CloningSettings, MendingSettings, NetworkName
+from pipelines.learning.settings import MendingSettings, NetworkName
 
 #: New random exercises of a pool, and variations of those that met rare observations.
 RANDOM_EXERCISES, VARIATIONS = 50_000, 50_000
@@ -56,15 +55,8 @@ MOST_FAILING = 0.9
 MOST_FOUND = 1_000
 #: Columns on which failing exercises are looked for in an exploration.
 FEW_COLUMNS = 10
-#: The network of a corrected policy, and how it is cloned: it is to hold every action, and nothing
-#: is to be inferred.
+#: The network of a corrected policy, which holds every action of its table.
 NETWORK: NetworkName = "wide"
-TABLE_CLONING = CloningSettings(
-    updates=4_000, batch_size=1024, learning_rate=0.05, weight_decay=0.0, label_smoothing=0.0
-)
-#: Times that the wide network is trained until it takes all actions of the table. After the first,
-#: the learning rate is lower, and observations with another action count as often as this.
-REPETITIONS, REPEATED_RATE, WRONG_COUNT = 8, 0.0125, 20
 
 
 @dataclass(frozen=True)
@@ -241,18 +233,8 @@ class Mending:
 
     def _clone_table(self) -> None:
         """Clone the table's actions in all situations that it can reach into a wide network."""
-        data = self._reachable_actions()
         self.policy = self.new_network(NETWORK)
-        settings, wrong = TABLE_CLONING, torch.empty(0, dtype=torch.int64)
-        for number in range(REPETITIONS):
-            rows = torch.cat([torch.arange(len(data)), wrong.repeat(WRONG_COUNT)])
-            seed = int(torch.randint(2**31, ()))
-            Cloning(self.policy, data.rows_at(rows), settings, seed, Logger(None, [])).run()
-            wrong = torch.nonzero(~self._given(data))[:, 0]
-            self.on_pool(f"cloning {number + 1}: {len(wrong)} of {len(data):,} actions missing")
-            if not len(wrong):
-                break
-            settings = replace(TABLE_CLONING, learning_rate=REPEATED_RATE)
+        clone_every_action(self.policy, self._reachable_actions(), self.on_pool, REPETITIONS)
 
     def new_network(self, name: str) -> AbacusPolicy:
         """Return a network with new weights, seeded for this round."""
@@ -280,13 +262,6 @@ class Mending:
         row, place = np.nonzero(better)
         masks[row, orders[row, place]] = False
         return cloning_set(world.base, observations[:, :-1], actions, masks)
-
-    def _given(self, data: CloningSet) -> torch.Tensor:
-        """Return for each observation whether the policy takes its action."""
-        network = self.policy.network
-        with torch.no_grad():
-            log_probs = masked_log_probs(network.logits(network.inputs(data.rows)), data.masks)
-        return log_probs.argmax(dim=1) == data.actions
 
     def state(self) -> dict[str, Any]:
         """Return everything that the rounds change, as plain values and tensors."""

@@ -15,6 +15,8 @@ from tqdm import tqdm
 
 from pipelines.learning.settings import Settings
 
+#: Steps of a table in the time of an update; see docs/speed.md.
+UPDATES_PER_TABLE_STEP = 1e-4
 #: Rounds after which teaching has usually ended; see docs/cloning.md.
 USUAL_ROUNDS = 5
 _FORMAT = "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"
@@ -45,13 +47,15 @@ class RunBar:
         minibatches = ppo.n_epochs * -(-ppo.rollout // ppo.batch_size)
         #: Expected steps of each stage in its own unit, in the order of the stages.
         self.expected = {
-            "cloning": updates if settings.demo_operations else 0,
+            "table": settings.table_steps,
+            "cloning": updates if settings.demo_operations or settings.table_steps else 0,
             "ppo": steps_made(settings),
             "mending": settings.mending.rounds,
             "teaching": rounds_expected(settings, 0),
         }
         #: Gradient updates in a step of each stage.
         self._updates = {
+            "table": UPDATES_PER_TABLE_STEP,
             "cloning": 1.0,
             "ppo": minibatches / ppo.rollout,
             "mending": settings.mending.cloning.updates,

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -24,7 +24,12 @@ from abacus.sb3 import AbacusVecEnv
 from abacus.tasks import Task
 from oracle.exact.certificate import digest_of
 from oracle.exact.own_runs import EXACT
-from pipelines.learning.cloning import Cloning, CloningScore, copy_weights
+from pipelines.learning.cloning import (
+    Cloning,
+    CloningScore,
+    clone_every_action,
+    copy_weights,
+)
 from pipelines.learning.cloning_data import (
     CloningSet,
     Log,
@@ -38,8 +43,8 @@ from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_polic
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
 from pipelines.learning.run_folder import RunFolder
-from pipelines.learning.state_table import StateTable, TableCloning, train_table
 from pipelines.learning.teaching import Round, Teaching
+from pipelines.learning.value_table import ROUNDS, TableTraining, actions_of_table
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
 #: Seconds of work that a killed run loses at most, beside an epoch or a rollout.
@@ -53,6 +58,10 @@ STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
     "trained",
     "finished",
 )
+#: Rounds of a table's training from one evaluation to the next.
+TABLE_ROUNDS_PER_EVALUATION = 3
+#: Times that a table is cloned, at most, before PPO or mending: what is missing they may correct.
+TABLE_REPETITIONS = 2
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
 CLOCKS: dict[str, Callable[[], float]] = {
     "ppo": time.perf_counter,
@@ -98,6 +107,9 @@ class TrainingResult:
     seconds_at_evaluation: list[float]
     seconds: dict[str, float]
     longest_training_run: int
+    #: Evaluations of the table before PPO, and its processor time at each.
+    table_evaluations: list[Evaluation] = field(default_factory=list)
+    seconds_at_table_evaluation: list[float] = field(default_factory=list)
     #: Answers of the teacher that were cloned before PPO.
     cloned_answers: int = 0
     mended: Evaluation | None = None
@@ -144,6 +156,13 @@ class Training:
             self.evaluations = [Evaluation(**each) for each in self.saved.get("evaluations", [])]
             self.seconds: dict[str, float] = dict(self.saved.get("seconds", {}))
             self.seconds_at_evaluation = list(self.saved.get("seconds_at_evaluation", []))
+            #: Of the table that is learned before PPO; steps and times count from its start.
+            self.table_evaluations = [
+                Evaluation(**each) for each in self.saved.get("table_evaluations", [])
+            ]
+            self.seconds_at_table_evaluation = list(
+                self.saved.get("seconds_at_table_evaluation", [])
+            )
             #: Weights of each saved policy, and the number of its evaluation.
             self.policies: dict[str, dict[str, Any]] = dict(self.saved.get("policies", {}))
             self.rounds = [Round(**each) for each in self.saved.get("rounds", [])]
@@ -249,6 +268,8 @@ class Training:
             seconds_at_evaluation=self.seconds_at_evaluation[: len(learned)],
             seconds=self.seconds,
             longest_training_run=self._longest_run,
+            table_evaluations=self.table_evaluations,
+            seconds_at_table_evaluation=self.seconds_at_table_evaluation,
             cloned_answers=self.cloned_answers,
             mended=self._evaluation_of("mended"),
             mending_rounds=tuple(self.mending_rounds),
@@ -298,14 +319,29 @@ class Training:
         self._keep_policy("clone" if self._has_clone else "last", "best", "last")
 
     def _clone_table(self) -> None:
-        """Clone what a table learned from the reward; a killed run repeats it."""
-        settings = self.settings
+        """Learn a table of values from the reward, and clone it; a killed run repeats both."""
+        settings, started = self.settings, time.process_time()
         torch.manual_seed(settings.seed)
-        table = StateTable(settings.world, settings.ppo.gamma, settings.seed)
-        train_table(table, settings.table_steps, self.log)
-        TableCloning(self.policy, table, settings.cloning, settings.world, settings.seed).run(
-            self.log
+        self.table_evaluations, self.seconds_at_table_evaluation = [], []
+        training = TableTraining(
+            settings.world, settings.table_steps, settings.ppo.gamma, settings.seed
         )
+        for learned in training.rounds():
+            self.seconds["table_processor"] = time.process_time() - started
+            self.bar.show("table", learned.steps, learned.describe())
+            if learned.number % TABLE_ROUNDS_PER_EVALUATION == 0 or learned.number == ROUNDS - 1:
+                self.log(f"table: {learned.describe()}")
+                evaluation = self.evaluator(training.table, learned.steps)
+                self.log(evaluation_line(evaluation))
+                self.table_evaluations.append(evaluation)
+                self.seconds_at_table_evaluation.append(self.seconds["table_processor"])
+            if self.interruption.requested:
+                raise KeyboardInterrupt
+        data = actions_of_table(training.table, settings.world, settings.seed)
+        missing = clone_every_action(
+            self.policy, data, lambda line: self.bar.show(CLONING, 0, line), TABLE_REPETITIONS
+        )
+        self.log(f"cloned {len(data):,} actions of the table, {missing:,} are missing")
 
     def _load_cloning_set(self) -> CloningSet:
         data = load_cloning_set(self.settings, self.log)
@@ -536,6 +572,8 @@ class Training:
             "evaluations": [evaluation.to_dict() for evaluation in self.evaluations],
             "seconds": self.seconds,
             "seconds_at_evaluation": self.seconds_at_evaluation,
+            "table_evaluations": [each.to_dict() for each in self.table_evaluations],
+            "seconds_at_table_evaluation": self.seconds_at_table_evaluation,
             "longest_run": self._longest_run,
             "policies": self.policies,
             "inputs": self.inputs,

@@ -289,7 +289,7 @@ class Settings(_Checked):
         default_factory=lambda: AbacusConfig(reward="no_of", start="random")
     )
     cloning: CloningSettings = field(default_factory=CloningSettings)
-    #: Steps of a table that sees the state, whose actions are cloned before PPO; 0: no table.
+    #: Steps of a table of values, learned from the reward and cloned before PPO; 0: no table.
     table_steps: int = _number(0, _AT_LEAST_0)
     n_timesteps: int = _number(600_000, _AT_LEAST_0)
     ppo: PpoSettings = field(default_factory=PpoSettings)
@@ -424,10 +424,10 @@ def _read(record: Any, values: Any, what: str) -> Any:
 
 #: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
-#: so that they fit into one file. `alone` learns from the reward: a table that sees the state, then
-#: PPO, then mending; see docs/reward_alone.md. Idling for ever is worth -0.05 / (1 - gamma), with
-#: gamma=0.95 as much as a mistake: -1. With a higher gamma an untrained policy prefers to end the
-#: episode by a mistake, with a much lower one it idles.
+#: so that they fit into one file. `alone` learns from the reward: a table of values, then mending;
+#: see docs/reward_alone.md. Its settings of PPO are for a policy without demonstrations: idling for
+#: ever is worth -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake, -1; with a higher gamma
+#: an untrained policy prefers to end the episode by a mistake, with a much lower one it idles.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(
@@ -445,10 +445,9 @@ PRESETS: dict[str, Settings] = {
         {
             "preset": "alone",
             "demo_operations": 0,
-            "table_steps": 40_000_000,
-            # What the table does is not a function of the observation: more updates learn no more.
-            "cloning.updates": 1_000,
-            "n_timesteps": 6_000_000,
+            "network": "wide",
+            "table_steps": 150_000_000,
+            "n_timesteps": 0,
             "mending.rounds": 6,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,
@@ -470,7 +469,7 @@ class Flag:
 
 
 FLAGS = {
-    "preset": Flag("preset", "few demonstrations and PPO, exact cloning, or PPO alone"),
+    "preset": Flag("preset", "few demonstrations and PPO, exact cloning, or the reward alone"),
     "demonstrations": Flag(
         "demonstrations", "file of demonstrations; without it, one is recorded into datasets/"
     ),
@@ -499,8 +498,7 @@ FLAGS = {
     ),
     "table_steps": Flag(
         "table_steps",
-        "steps of a table that sees the state, learned from the reward and cloned before PPO; 0: "
-        "none",
+        "steps of a table of values, learned from the reward and cloned before PPO; 0: none",
     ),
     "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: cloning alone"),
     "critic_warmup": Flag("ppo.critic_warmup", "first steps, in which the actor is frozen"),

@@ -82,7 +82,7 @@ def seeds(accuracies: Sequence[float], **values: Any) -> list[Record]:
 
 
 #: Stages of a run from reward alone, as settings of its cell.
-ALONE = {"table_steps": 4_000_000, "mend_rounds": 20}
+ALONE = {"mend_rounds": 20}
 
 
 def study(
@@ -117,12 +117,12 @@ def _others(
     yield _made(generator, "reward", "gail", n, "none", both, seed, steps, points)
     for level in list(LEVELS)[:3]:
         whole = _made(
-            generator, "alone", "ppo", 0, level, both, seed, 2 * steps, points, alone=True
+            generator, "alone", "table", 0, level, both, seed, 2 * steps, points, alone=True
         )
         exact = replace(whole.final, own_runs="exact") if level == "dense" else whole.final
         yield replace(whole, final=exact)
     for operations in ("add", "subtract"):
-        yield _made(generator, "alone", "ppo", 0, "dense", operations, seed, 2 * steps, points)
+        yield _made(generator, "reward", "ppo", 0, "dense", operations, seed, steps, points)
 
 
 def taught(seed: int = 0, n: int = 100, *, wrong: Sequence[int] = (900, 80, 0)) -> Record:
@@ -189,6 +189,5 @@ def _made(
         seed=seed,
         settings=ALONE if alone else {},
     )
-    before = {"table": ALONE["table_steps"]} if alone else {}
     after = {"mending": 1_000_000} if alone else {}
-    return replace(made, stage_steps=before | made.stage_steps | after)
+    return replace(made, stage_steps=made.stage_steps | after)

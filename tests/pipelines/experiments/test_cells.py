@@ -16,6 +16,7 @@ from pipelines.experiments.cells import Scorer, WorkFolder, run_cell, settings_o
 from pipelines.experiments.clones import branch, cloned_run
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell, Record
+from pipelines.learning import cloning, value_table
 from pipelines.learning.policy_files import load_policy
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import RunFolder
@@ -192,14 +193,20 @@ def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
     assert record.seconds[name] > 0
 
 
-def test_reward_alone_counts_the_steps_of_every_stage(work: WorkFolder) -> None:
-    settings = {"table_steps": 20_000, "mend_rounds": 1, "mend_tried": 20, "mend_exercises": 2}
-    record = run_cell(
-        one_cell("ppo", demonstrations=[0], reward=["dense"], settings=settings), work
-    )
-    assert set(record.stage_steps) == {"table", "ppo", "mending"}
-    assert record.stage_steps["table"] == 20_000
-    assert record.all_steps > 20_000 + record.curve[-1].step
+def test_reward_alone_counts_the_steps_of_every_stage(
+    work: WorkFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloning, "EVERY_ACTION", replace(cloning.EVERY_ACTION, updates=20))
+    monkeypatch.setattr(value_table, "CLONED_EXERCISES", 200)
+    settings = {"mend_rounds": 1, "mend_tried": 20, "mend_exercises": 2}
+    record = run_cell(one_cell("table", reward=["dense"], settings=settings), work)
+    assert set(record.stage_steps) == {"table", "mending"}
+    # Whole segments of all abaci in each round.
+    assert record.stage_steps["table"] == record.curve[-1].step > record.cell.steps
+    assert record.all_steps > record.curve[-1].step
+    steps = [point.step for point in record.curve]
+    assert len(steps) > 5
+    assert steps == sorted(steps)
     assert record.labels == record.demonstrated == 0
 
 

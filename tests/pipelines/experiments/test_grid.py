@@ -84,13 +84,12 @@ def test_cells_that_take_seconds_come_first_and_the_others_seed_by_seed() -> Non
     for part in (True, False):
         seeds = [cell.seed for cell in cells if (cell.steps > 0) == part]
         assert seeds == sorted(seeds)
-    # A table takes more steps than PPO.
-    blocks = [
-        {"arm": "ppo", "demonstrations": [0], "reward": ["dense"], "settings": {"table_steps": 9}},
-        {"arm": "ppo", "demonstrations": [10], "reward": ["dense"]},
-    ]
+    # The steps of a comparison are those of the table in the arm that learns one.
+    blocks = [{"arm": "table", "reward": ["dense"]}, {"arm": "dqn", "reward": ["dense"]}]
     both = Grid.from_dict(changed("comparisons", "some", "blocks", to=blocks)).cells
-    assert [(cell.seed, cell.demonstrations) for cell in both] == [(0, 10), (0, 0), (1, 10), (1, 0)]
+    table, dqn = (next(cell for cell in both if cell.arm == name) for name in ("table", "dqn"))
+    assert (table.settings["table_steps"], table.settings["n_timesteps"]) == (table.steps, 0)
+    assert (dqn.settings["table_steps"], dqn.settings["n_timesteps"]) == (0, dqn.steps)
 
 
 def test_seeds_start_where_the_grid_says_and_a_block_may_have_more() -> None:
@@ -164,7 +163,8 @@ def test_the_key_depends_on_every_part_of_the_cell() -> None:
 def test_the_grid_of_the_study_is_complete() -> None:
     cells = Grid.load(STUDY).cells
     found = Counter((cell.comparison, cell.arm, cell.operations) for cell in cells)
-    assert {arm for _, arm, _ in found} == {"cloning", "teaching", "dagger", "ppo", "dqn", "gail"}
+    arms = {"cloning", "teaching", "dagger", "ppo", "table", "dqn", "gail"}
+    assert {arm for _, arm, _ in found} == arms
     assert found["teacher", "cloning", "both"] == 7 * 10
     tuned = {
         (c.demonstrations, c.reward) for c in cells if (c.comparison, c.arm) == ("reward", "ppo")

@@ -85,16 +85,16 @@ def test_answers_stand_beside_what_they_reach_and_both_certificates() -> None:
 
 
 def test_steps_are_given_by_stage_with_both_accuracies() -> None:
-    made = seeds([0.25] * 3, demonstrations=0, reward="no_of_sp", settings=ALONE)
-    stages = {"table": 9000, "ppo": 1000, "mending": 80}
+    made = seeds([0.25] * 3, arm="table", demonstrations=0, reward="no_of_sp", settings=ALONE)
+    stages = {"table": 9000, "mending": 80}
     alone = [
         replace(one, stage_steps=stages, final=replace(one.final, own_accuracy=0.75))
         for one in made
     ]
     plain = seeds([0.5] * 3, comparison="reward", labels=300)
     table = tables([*alone, *plain])["by_steps"]
-    row = cells(table, "supervision", "reward alone (table, PPO, mending)", "no_of_sp")
-    assert row["steps"] == "table 9,000; ppo 1,000; mending 80"
+    row = cells(table, "supervision", "value table, mended", "no_of_sp")
+    assert row["steps"] == "table 9,000; mending 80"
     assert row["operations solved, %"] == "25.00 (25.00 to 25.00)"
     assert row["by the level's own rules, %"] == "75.00 (75.00 to 75.00)"
     row = cells(table, "reward", "clone, then PPO")

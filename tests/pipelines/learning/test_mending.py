@@ -13,7 +13,9 @@ from abacus.rules import AbacusConfig, Action
 from oracle.exact.concrete_runs import failing_situations, likely_failures
 from oracle.exact.own_runs import certify_own_runs
 from oracle.exact.policy_exploration import explore_policy
+from pipelines.learning import cloning as cloning_module
 from pipelines.learning import mending as mending_module
+from pipelines.learning.cloning import takes
 from pipelines.learning.exercises import Exercise, Exercises
 from pipelines.learning.mending import Mending
 from pipelines.learning.policy import AbacusPolicy, new_policy
@@ -27,8 +29,8 @@ WORLD = AbacusConfig(reward="no_of", start="random")
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer updates and exercises than in a run: the policies here are nearly the teacher's."""
-    short = replace(mending_module.TABLE_CLONING, updates=800)
-    monkeypatch.setattr(mending_module, "TABLE_CLONING", short)
+    short = replace(cloning_module.EVERY_ACTION, updates=800)
+    monkeypatch.setattr(cloning_module, "EVERY_ACTION", short)
     for name in ("RANDOM_EXERCISES", "VARIATIONS"):
         monkeypatch.setattr(mending_module, name, 20_000)
     monkeypatch.setattr(mending_module, "FEW_COLUMNS", 6)
@@ -103,7 +105,7 @@ def test_all_actions_of_a_table_are_cloned(exact: AbacusPolicy) -> None:
     data = mending._reachable_actions()
     mending._clone_table()
     assert mending.policy.network_name == "wide"
-    assert mending._given(data).all()
+    assert takes(mending.policy, data).all()
     cloned = Practice(mending.policy, WORLD).table.scores_of(codes)
     assert cloned[0].argmax() == Action.DOWN
 
@@ -113,7 +115,7 @@ def test_reachable_actions_have_masks_of_what_was_illegal(exact: AbacusPolicy) -
     mending = Mending(exact, WORLD, MendingSettings(), 0)
     data = mending._reachable_actions()
     assert len(data) >= 99_784
-    assert mending._given(data).all()
+    assert takes(exact, data).all()
     assert bool(data.masks[torch.arange(len(data)), data.actions].all())
 
 
