@@ -42,6 +42,7 @@ from pipelines.learning.exercises import Exercise, Exercises, hard_exercises, jo
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.practice import NO_ROW, Practice, Visits
 from pipelines.learning.settings import MendingSettings, NetworkName
+from pipelines.learning.value_table import ValueTable
 
 #: New random exercises of a pool, and variations of those that met rare observations.
 RANDOM_EXERCISES, VARIATIONS = 50_000, 50_000
@@ -90,7 +91,8 @@ class MendingRound:
 class Mending:
     """Rounds of practice; `state` and `load_state` make them resumable between rounds.
 
-    `policy` is the network to mend, and after `run` the mended one.
+    `policy` is the network to mend, and after `run` the mended one. If it is the clone of a table
+    of values, that table is given too: it is what is corrected.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Mending:
         world: AbacusConfig,
         settings: MendingSettings,
         seed: int,
+        table: ValueTable | None = None,
     ) -> None:
         self.policy, self.world, self.settings, self.seed = policy, world, settings, seed
         #: Called with a line after each pool, of which a round plays many.
@@ -106,9 +109,9 @@ class Mending:
         self.rounds: list[MendingRound] = []
         #: Exercises that once failed, and must not fail again.
         self.practised: list[Exercise] = []
-        self.practice = Practice(policy, world)
-        #: The network that decides where the table was not corrected.
-        self._base = policy
+        #: What decides where nothing was corrected.
+        self._base: AbacusPolicy | ValueTable = policy if table is None else table
+        self.practice = Practice(self._base, world)
         #: Which observations the exercises have met, by their rows in the table.
         self.visits = Visits.none()
 
@@ -150,7 +153,7 @@ class Mending:
         tried = hard_exercises(rng, self.settings.tried, self.world)
         failed = int((~self.practice.play(tried).solved).sum())
         score = MendingRound(len(self.rounds), NOT_EXACT, 0, failed, len(tried))
-        if failed == 0 and not self.rounds:
+        if failed == 0 and not self.rounds and self._base is self.policy:
             certificate = self._certify(Asked(self.policy, self.world.base, self.world.frames))
             score = _with(score, certificate)
         # What solves next to nothing has nothing to start from.
@@ -269,7 +272,7 @@ class Mending:
         met = np.flatnonzero(self.visits.counts)
         return {
             "policy": _stored(self.policy),
-            "base": _stored(self._base),
+            "base": None if isinstance(self._base, ValueTable) else _stored(self._base),
             "codes": torch.from_numpy(codes),
             "scores": torch.from_numpy(scores),
             "lossy": torch.from_numpy(self.practice.table.codes_of_pairs(self.practice.lossy)),
@@ -282,7 +285,9 @@ class Mending:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
-        self.policy, self._base = (self._restored(state[name]) for name in ("policy", "base"))
+        self.policy = self._restored(state["policy"])
+        if not isinstance(self._base, ValueTable):
+            self._base = self._restored(state["base"])
         self.practice = Practice(self._base, self.world)
         self.practice.table.restore(state["codes"].numpy(), state["scores"].numpy())
         self.practice.lossy = self.practice.table.pairs_of_codes(state["lossy"].numpy())

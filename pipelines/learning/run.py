@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -44,7 +45,12 @@ from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
 from pipelines.learning.run_folder import RunFolder
 from pipelines.learning.teaching import Round, Teaching
-from pipelines.learning.value_table import ROUNDS, TableTraining, actions_of_table
+from pipelines.learning.value_table import (
+    ROUNDS,
+    TableTraining,
+    ValueTable,
+    actions_of_table,
+)
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
 #: Seconds of work that a killed run loses at most, beside an epoch or a rollout.
@@ -61,7 +67,9 @@ STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
 #: Rounds of a table's training from one evaluation to the next.
 TABLE_ROUNDS_PER_EVALUATION = 3
 #: Times that a table is cloned, at most, before PPO or mending: what is missing they may correct.
-TABLE_REPETITIONS = 2
+TABLE_REPETITIONS = 1
+#: The table of values, in the folder of its run.
+TABLE_FILE = "table.npz"
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
 CLOCKS: dict[str, Callable[[], float]] = {
     "ppo": time.perf_counter,
@@ -229,6 +237,10 @@ class Training:
             ) from error
 
     @property
+    def _table_path(self) -> Path:
+        return self.folder.path / TABLE_FILE
+
+    @property
     def finished(self) -> bool:
         """Whether all outputs of the run were written."""
         return bool(self.saved["stage"] == FINISHED)
@@ -337,6 +349,7 @@ class Training:
                 self.seconds_at_table_evaluation.append(self.seconds["table_processor"])
             if self.interruption.requested:
                 raise KeyboardInterrupt
+        training.table.save(self._table_path)
         data = actions_of_table(training.table, settings.world, settings.seed)
         missing = clone_every_action(
             self.policy, data, lambda line: self.bar.show(CLONING, 0, line), TABLE_REPETITIONS
@@ -422,7 +435,9 @@ class Training:
         self.policies.setdefault("tuned", self.policies["best"])
         policy = copy.deepcopy(self.policy)
         policy.load_state_dict(self.policies["tuned"]["weights"])
-        mending = Mending(policy, settings.world, settings.mending, settings.seed)
+        mending = Mending(
+            policy, settings.world, settings.mending, settings.seed, self._table_to_mend()
+        )
         if state:
             with self.folder.reading_checkpoint():
                 mending.load_state(state)
@@ -443,6 +458,17 @@ class Training:
         self._keep_policy("mended", policy=mending.policy)
         if exact or self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
             self._keep_policy("best", policy=mending.policy)
+
+    def _table_to_mend(self) -> ValueTable | None:
+        """Return the table whose clone the policy is; None if PPO has changed the clone."""
+        settings = self.settings
+        if not settings.table_steps or settings.n_timesteps:
+            return None
+        table, path = ValueTable(settings.world.base, settings.world.frames), self._table_path
+        if not path.is_file():
+            raise ValueError(f"{path.name} of the run is missing: start another run")
+        table.load(path)
+        return table
 
     def _teach_if_wanted(self) -> None:
         if not self.settings.teaching.rounds or "taught" in self.policies:

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,7 @@ from abacus.observation import (
     window_codes,
 )
 from abacus.rules import ENCODING_PERIOD, AbacusConfig
+from oracle.files import atomic_write
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import EXTREME, Exercises, hard_exercises, join
 from pipelines.learning.practice import Practice
@@ -230,6 +233,14 @@ def _look_up(base, codes, symbols, operations, keys, taken, values, scores):
             scores[i, action] = _value(values, entries, action)
 
 
+@compiled
+def _insert(new_keys, new_values, keys, taken, values):
+    for i in range(len(new_keys)):
+        slot = _slot(keys, taken, new_keys[i])
+        for action in range(ACTIONS):
+            values[slot, action] = new_values[i, action]
+
+
 class ValueTable:
     """Values of observations and actions; a callable policy from observations to scores."""
 
@@ -255,6 +266,24 @@ class ValueTable:
             *(self.keys, self._taken, self.values, scores),
         )
         return scores
+
+    def save(self, path: Path) -> None:
+        """Write the values to a file of NumPy's."""
+        taken = np.flatnonzero(self.keys != EMPTY)
+        keys, values = self.keys[taken], self.values[taken]
+        atomic_write(path, lambda file: np.savez(file, keys=keys, values=values))
+
+    def load(self, path: Path) -> None:
+        """Read what `save` wrote into an empty table; it can be asked, and not be trained on."""
+        try:
+            with np.load(path, allow_pickle=False) as content:
+                keys, values = content["keys"], content["values"]
+            if keys.dtype != np.int64 or values.shape != (len(keys), ACTIONS) or len(keys) > SLOTS:
+                raise ValueError(f"arrays of {keys.dtype}, {keys.shape} and {values.shape}")
+        except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+            reason = " ".join(str(error).split())[:80]
+            raise ValueError(f"{path.name} is not a table of values: {reason}") from None
+        _insert(keys, values.astype(np.float32), self.keys, self._taken, self.values)
 
     def learn(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,23 @@ def test_a_full_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(value_table, "FULL", 0.0)
     with pytest.raises(ValueError, match="the table is full"):
         trained(steps=10_000)
+
+
+def test_a_table_is_stored_and_damage_is_refused(tmp_path: Path) -> None:
+    table, file = trained(steps=100_000), tmp_path / "table.npz"
+    table.save(file)
+    again = ValueTable(WORLD.base, FRAMES)
+    again.load(file)
+    assert len(again) == len(table)
+    batch = AbacusBatch(LEVEL, 50)
+    batch.reset(0)
+    assert np.array_equal(table(batch.observation), again(batch.observation))
+    content = file.read_bytes()
+    for damaged in (b"", content[: len(content) // 2], b"PK" + content[9:]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"table\.npz is not a table of values") as error:
+            ValueTable(WORLD.base, FRAMES).load(file)
+        assert "\n" not in str(error.value)
 
 
 def test_all_actions_of_a_table_are_cloned(monkeypatch: pytest.MonkeyPatch) -> None:
