@@ -45,11 +45,15 @@ from pipelines.learning.settings import MendingSettings, NetworkName
 from pipelines.learning.value_table import ValueTable
 
 #: New random exercises of a pool, and variations of those that met rare observations.
-RANDOM_EXERCISES, VARIATIONS = 50_000, 50_000
+RANDOM_EXERCISES, VARIATIONS = 25_000, 25_000
 #: An observation is rare if it was met this often, and this many exercises with one are varied.
 RARE, MOST_RARE = 4, 60_000
-#: Pools of a round, and how many in a row must need no correction before the table is explored.
-MOST_POOLS, CLEAN_POOLS = 100, 5
+#: Pools of a round, and how many may end without a failure and without a proof.
+MOST_POOLS, MOST_UNPROVEN = 150, 5
+#: With so few failing runs in a pool, the table is explored.
+FEW_FAILING = 20
+#: How far from the view an exploration remembers hidden columns, in the attempts to prove.
+MARGINS = 3
 #: Where more than this part of the exercises fails, there is no mending.
 MOST_FAILING = 0.9
 #: Failures of an exploration, each in another observation, that join the pool.
@@ -109,6 +113,7 @@ class Mending:
         self.rounds: list[MendingRound] = []
         #: Exercises that once failed, and must not fail again.
         self.practised: list[Exercise] = []
+        self._seen: set[Exercise] = set()
         #: What decides where nothing was corrected.
         self._base: AbacusPolicy | ValueTable = policy if table is None else table
         self.practice = Practice(self._base, world)
@@ -168,13 +173,14 @@ class Mending:
         return replace(score, steps=self.practice.steps - steps, seconds=seconds)
 
     def _correct(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
-        """Correct what fails in pools of exercises, and explore the table when several are solved.
+        """Correct what fails in pools of exercises, until the table is exact or nothing is found.
 
-        What the exploration finds is corrected in the next pool, until it finds nothing.
+        As soon as few exercises of a pool fail, the runs of the table are explored on few columns:
+        this finds failures that random exercises hardly ever meet, and they join the next pool.
         """
-        before, corrections, clean, pools = len(self.practised), 0, 0, 0
-        rare, known, enough = Exercises.of([]), Exercises.of(self.practised), CLEAN_POOLS
-        while pools < MOST_POOLS:
+        before, corrections, pools, unproven = len(self.practised), 0, 0, 0
+        rare, known = Exercises.of([]), Exercises.of(self.practised)
+        while pools < MOST_POOLS and unproven < MOST_UNPROVEN:
             parts = [known, hard_exercises(rng, RANDOM_EXERCISES, self.world)]
             if len(rare):
                 chosen = rare.take(rng.integers(0, len(rare), VARIATIONS))
@@ -185,50 +191,51 @@ class Mending:
                 pool, rng, self.settings.exercises, self.visits, len(known)
             )
             pools, corrections = pools + 1, corrections + made
-            clean = 0 if made else clean + 1
             rare = _last(join([rare, _met_rarely(pool, self.visits)]), MOST_RARE)
             new = pool.take(failing[failing >= len(known)]).copy()
-            self.practised += [new[row] for row in range(len(new))]
-            known = join([known, new])
+            found = [new[row] for row in range(len(new))]
             self.on_pool(f"{corrections} corrections in {pools} pools, {len(failing)} kinds fail")
-            if clean >= enough:
-                score, found = self._search(score)
-                if not found:
-                    break
-                self.practised += found
-                known, clean, enough = join([known, Exercises.of(found)]), 0, 1
+            if len(failing) <= FEW_FAILING:
+                found += self._failures_on_few_columns()
+                if not len(failing) and not found:
+                    score, found = self._prove(score)
+                    if score.verdict == EXACT:
+                        break
+                    unproven += not found
+            found = [exercise for exercise in dict.fromkeys(found) if exercise not in self._seen]
+            self._seen.update(found)
+            self.practised += found
+            known = join([known, Exercises.of(found)])
         practised = len(self.practised) - before
         return replace(score, pools=pools, practised=practised, corrections=corrections)
 
-    def _search(self, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
-        """Explore all runs of the table; return the score, and new failing exercises.
+    def _failures_on_few_columns(self) -> list[Exercise]:
+        """Explore the table on few columns, and return exercises that fail when they are played.
 
-        After a round that found neither a proof nor a failing exercise, it searches more closely.
+        Without wider abaci, and with the digits of what is next to the view, paths are mostly real.
         """
-        asked = self.practice.asked()
-        world = asked, self.world.base, self.world.frames, self.level
-        closely = bool(self.rounds) and self.rounds[-1].verdict == NOT_PROVEN
-        for margin in range(3 if closely else 2):
+        world = self.practice.asked(), self.world.base, self.world.frames, self.level
+        near = explore_policy(*world, margin=1, exact_columns=FEW_COLUMNS, limit=SITUATIONS_LIMIT)
+        failing = failing_situations(near, MOST_FOUND)
+        likely = [Exercise(task, width) for width, task in likely_failures(near, failing)]
+        if not likely:
+            return []
+        solved = self.practice.play(Exercises.of(likely)).solved
+        found = [likely[row] for row in np.flatnonzero(~solved).tolist()]
+        self.on_pool(f"{len(failing)} kinds of failures explored, {len(found)} exercises fail")
+        return found
+
+    def _prove(self, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
+        """Explore all runs of the table at every width; return the score, and what fails."""
+        world = self.practice.asked(), self.world.base, self.world.frames, self.level
+        for margin in range(MARGINS):
             explored = explore_policy(*world, margin=margin, limit=SITUATIONS_LIMIT)
             score = replace(score, situations=len(explored))
             if explored.incomplete is None and not len(failing_situations(explored, 1)):
                 return replace(score, verdict=EXACT), []
-        # Without wider abaci, and with what is next to the view, paths are mostly real.
-        near = explore_policy(*world, margin=1, exact_columns=FEW_COLUMNS, limit=SITUATIONS_LIMIT)
-        failing = failing_situations(near, MOST_FOUND)
-        likely = [Exercise(task, width) for width, task in likely_failures(near, failing)]
-        found: set[Exercise] = set()
-        if likely:
-            solved = self.practice.play(Exercises.of(likely)).solved
-            found = {likely[row] for row in np.flatnonzero(~solved).tolist()}
-        if not found:
-            found = {
-                Exercise(Task.parse(failure.calculation), failure.columns)
-                for failure in failing_runs(*world, set(RULES), quick=True)
-            }
-        self.on_pool(f"{len(failing)} kinds of failures explored, {len(found)} exercises fail")
-        verdict = NOT_EXACT if found else NOT_PROVEN
-        return replace(score, verdict=verdict), sorted(found - set(self.practised), key=str)
+        runs = failing_runs(*world, set(RULES), quick=True)
+        found = [Exercise(Task.parse(run.calculation), run.columns) for run in runs]
+        return replace(score, verdict=NOT_EXACT if found else NOT_PROVEN), found
 
     def _certify(self, asked: Asked) -> OwnRunsCertificate:
         world = self.world
@@ -297,6 +304,7 @@ class Mending:
         self.visits = Visits.none(self.practice.table.capacity)
         self.visits.counts[self.practice.table.known_rows(met)] = state["counts"].numpy()
         self.practised = [Exercise.parse(text) for text in state["practised"]]
+        self._seen = set(self.practised)
         self.rounds = [MendingRound(**each) for each in state["rounds"]]
 
     def _restored(self, stored: dict[str, Any]) -> AbacusPolicy:

@@ -19,8 +19,9 @@ world beyond the observation is used, neither for actions nor for values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -31,10 +32,13 @@ import torch
 
 from abacus import kernel
 from abacus.batch import AbacusBatch
+from abacus.checks import check_choice
 from abacus.compiling import compiled, compiled_inline
 from abacus.kernel import ACTIONS
 from abacus.observation import (
     SIGNPOST_PLACES,
+    decode_frame,
+    frame_codes,
     observation_rows,
     visibly_illegal_actions,
     window_codes,
@@ -56,6 +60,14 @@ FULL = 0.8
 EMPTY = -1
 #: Entries of an observation: two numbers of frames, with and without the left digit.
 ENTRIES = 4
+#: The first entry alone tells observations apart that differ in anything but the phase.
+LONE_ENTRY = 1
+#: Columns of an entry: the values of the actions, then how often each was taken. Together they fill
+#: a cache line.
+VALUES, VISITS, COLUMNS, LINE_BYTES = 0, ACTIONS, 2 * ACTIONS, 64
+#: What a training may use, each of which can be left out: returns instead of one-step targets,
+#: entries that several observations share, exercises that failed, widths beside the world's.
+INGREDIENTS = ("whole returns", "shared values", "own errors", "several widths")
 #: Abaci of each width, and steps of each between two updates.
 ABACI, SEGMENT = 32, 64
 #: Segments of one width before the next one has its turn.
@@ -68,42 +80,35 @@ LEARNING_RATE = 0.1, 0.02
 #: Random exercises of a search, and exercises that are kept: those that fail, then others.
 SEARCHED, KEPT = 20_000, 20_000
 #: Exercises that each width practises in a round, and the part of episodes that are exercises.
-PRACTISED, PRACTICE_SHARE = 1_500, 0.5
+PRACTISED, PRACTICE_SHARE = 1_500, 0.85
 #: Hard exercises whose observations are cloned.
 CLONED_EXERCISES = 100_000
 
 
-@compiled_inline
-def _without_phase(code):
-    period = ENCODING_PERIOD * SIGNPOST_PLACES
-    return code // period * SIGNPOST_PLACES + code % SIGNPOST_PLACES
+@cache
+def _descriptions(base: int) -> npt.NDArray[np.int64]:
+    """Return each frame without its phase, the same without its left digit, and its phase.
+
+    Padding in place of the left digit is still told apart.
+    """
+    left, right, row, phase, signpost = decode_frame(base, np.arange(frame_codes(base)))
+    padding = (left == base).astype(np.int64)
+    rest = (right * base + row) * SIGNPOST_PLACES + signpost
+    size = base * base * SIGNPOST_PLACES
+    return np.column_stack([padding * size + rest, left * size + rest, phase])
 
 
 @compiled_inline
-def _without_left_digit(base, code):
-    """Return a frame without its phase and its left digit; padding is still told apart."""
-    frames = base * base * ENCODING_PERIOD * SIGNPOST_PLACES
-    padding = np.int64(code // frames == base)
-    return padding * base * base * SIGNPOST_PLACES + _without_phase(code % frames)
-
-
-@compiled_inline
-def _phase(code):
-    return code // SIGNPOST_PLACES % ENCODING_PERIOD
-
-
-@compiled_inline
-def _key(base, codes, row, symbol, operation, depth, with_left):
+def _key(descriptions, codes, row, symbol, operation, depth, with_left):
     """Return the last `depth` frames of an observation, with symbol and operation, as a number."""
     newest = codes.shape[1] - 1
-    key = (np.int64(symbol) * 2 + operation) * 2 + with_left
+    phase = descriptions[codes[row, newest], 2]
+    key = np.int64(symbol) * 2 + operation
     for back in range(depth):
         code = codes[row, newest - back]
-        if with_left == 1:
-            key = key * ((base + 1) * base * base * SIGNPOST_PLACES) + _without_phase(code)
-        else:
-            key = key * (2 * base * base * SIGNPOST_PLACES) + _without_left_digit(base, code)
-        key = key * ENCODING_PERIOD + (_phase(codes[row, newest]) - _phase(code)) % ENCODING_PERIOD
+        moved = (phase - descriptions[code, 2] + ENCODING_PERIOD) % ENCODING_PERIOD
+        # There are fewer frame codes than this.
+        key = (key << 13 | descriptions[code, with_left]) << 2 | moved
     return key
 
 
@@ -121,13 +126,13 @@ def _slot(keys, taken, key):
 
 
 @compiled_inline
-def _find_entries(base, codes, row, symbol, operation, keys, taken, entries):
+def _find_entries(descriptions, codes, row, symbol, operation, keys, taken, entries):
     frames = codes.shape[1]
     longer = min(frames, 3)
     shorter = max(longer - 1, 1)
-    for k in range(ENTRIES):
+    for k in range(len(entries)):
         depth = longer if k < 2 else shorter
-        key = _key(base, codes, row, symbol, operation, depth, k % 2)
+        key = _key(descriptions, codes, row, symbol, operation, depth, 1 - k % 2)
         # Entries of different depths never share a key.
         entries[k] = _slot(keys, taken, key * ENTRIES + k)
 
@@ -135,8 +140,8 @@ def _find_entries(base, codes, row, symbol, operation, keys, taken, entries):
 @compiled_inline
 def _value(values, entries, action):
     total = np.float32(0.0)
-    for k in range(ENTRIES):
-        total += values[entries[k], action]
+    for k in range(len(entries)):
+        total += values[entries[k], VALUES + action]
     return total
 
 
@@ -172,13 +177,14 @@ def _choose(values, entries, mask, epsilon, random):
 
 
 @compiled
-def _learn(rules, weights, pixels, world, program, out, keys, taken, values, visits, random, plan):
+def _learn(
+    descriptions, rules, weights, pixels, world, program, out, keys, taken, values, random, plan
+):
     """Act for `segments` segments and learn from the returns of each."""
-    segments, gamma, epsilon, least_rate = plan
-    base = rules[0].base
+    segments, gamma, epsilon, least_rate, whole_returns, used = plan
     scalars, _, history = world
     abaci = len(scalars)
-    entries = np.zeros((SEGMENT + 1, abaci, ENTRIES), np.int64)
+    entries = np.zeros((SEGMENT + 1, abaci, np.int64(used)), np.int64)
     actions = np.zeros((SEGMENT + 1, abaci), np.int64)
     rewards = np.zeros((SEGMENT, abaci), np.float64)
     # The value of the best action, and whether the action taken is another one.
@@ -190,7 +196,7 @@ def _learn(rules, weights, pixels, world, program, out, keys, taken, values, vis
         for t in range(SEGMENT + 1):
             for i in range(abaci):
                 s, found = scalars[i], entries[t, i]
-                _find_entries(base, history, i, s.symbol, s.operation, keys, taken, found)
+                _find_entries(descriptions, history, i, s.symbol, s.operation, keys, taken, found)
                 mask = out.results[i].mask
                 best, value, chosen = _choose(values, found, mask, epsilon, random)
                 actions[t, i], expected[t, i] = chosen, value
@@ -212,23 +218,23 @@ def _learn(rules, weights, pixels, world, program, out, keys, taken, values, vis
                 if unknown[t, i]:
                     following = value
                     continue
-                if exploratory[t + 1, i]:
+                if exploratory[t + 1, i] or whole_returns == 0:
                     following = expected[t + 1, i]
                 target = rewards[t, i]
                 if not ended[t, i]:
                     target += gamma * following
                 following = target
-                for k in range(ENTRIES):
-                    visits[found[k], action] += 1
-                    rate = max(least_rate, 1.0 / visits[found[k], action])
-                    values[found[k], action] += rate / ENTRIES * (target - value)
+                for k in range(len(found)):
+                    values[found[k], VISITS + action] += 1
+                    rate = max(least_rate, 1.0 / values[found[k], VISITS + action]) / len(found)
+                    values[found[k], VALUES + action] += rate * (target - value)
 
 
 @compiled
-def _look_up(base, codes, symbols, operations, keys, taken, values, scores):
-    entries = np.zeros(ENTRIES, np.int64)
+def _look_up(descriptions, codes, symbols, operations, keys, taken, values, used, scores):
+    entries = np.zeros(used, np.int64)
     for i in range(len(codes)):
-        _find_entries(base, codes, i, symbols[i], operations[i], keys, taken, entries)
+        _find_entries(descriptions, codes, i, symbols[i], operations[i], keys, taken, entries)
         for action in range(ACTIONS):
             scores[i, action] = _value(values, entries, action)
 
@@ -238,32 +244,38 @@ def _insert(new_keys, new_values, keys, taken, values):
     for i in range(len(new_keys)):
         slot = _slot(keys, taken, new_keys[i])
         for action in range(ACTIONS):
-            values[slot, action] = new_values[i, action]
+            values[slot, VALUES + action] = new_values[i, action]
 
 
 class ValueTable:
     """Values of observations and actions; a callable policy from observations to scores."""
 
-    def __init__(self, base: int, frames: int) -> None:
+    def __init__(self, base: int, frames: int, ingredients: Collection[str] = INGREDIENTS) -> None:
         self.base, self.frames = base, frames
+        self._whole_returns = "whole returns" in ingredients
+        self._used = ENTRIES if "shared values" in ingredients else LONE_ENTRY
         self.keys = np.full(SLOTS, EMPTY, np.int64)
-        self.values = np.zeros((SLOTS, ACTIONS), np.float32)
-        self.visits = np.zeros((SLOTS, ACTIONS), np.int32)
+        self._columns = _aligned_zeros(SLOTS, COLUMNS)
         self._taken = np.zeros(1, np.int64)
         self.steps = 0
 
     def __len__(self) -> int:
         return int(self._taken[0])
 
+    @property
+    def values(self) -> npt.NDArray[np.float32]:
+        """Values of all slots and actions, as a view."""
+        return self._columns[:, :VISITS]
+
     def __call__(self, observations: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
         """Return the values of all actions, (N, 8), as `oracle.exact.certificate.Answers`."""
         scores = np.zeros((len(observations["symbol"]), ACTIONS), np.float32)
         _look_up(
-            self.base,
+            _descriptions(self.base),
             window_codes(self.base, observations["window"]),
             observations["symbol"].argmax(axis=1),
             observations["operation"][:, 0].astype(np.int64),
-            *(self.keys, self._taken, self.values, scores),
+            *(self.keys, self._taken, self._columns, self._used, scores),
         )
         return scores
 
@@ -283,7 +295,7 @@ class ValueTable:
         except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
             reason = " ".join(str(error).split())[:80]
             raise ValueError(f"{path.name} is not a table of values: {reason}") from None
-        _insert(keys, values.astype(np.float32), self.keys, self._taken, self.values)
+        _insert(keys, values.astype(np.float32), self.keys, self._taken, self._columns)
 
     def learn(
         self,
@@ -300,11 +312,19 @@ class ValueTable:
                 f"the table is full with {len(self):,} entries: give fewer --table-steps or frames"
             )
         _learn(
+            _descriptions(self.base),
             *(batch.rules, batch.weights, batch.pixels, batch.world, batch.program, batch.out),
-            *(self.keys, self._taken, self.values, self.visits, random),
-            (float(segments), gamma, epsilon, least_rate),
+            *(self.keys, self._taken, self._columns, random),
+            (float(segments), gamma, epsilon, least_rate, self._whole_returns, self._used),
         )
         self.steps += segments * SEGMENT * batch.num_envs
+
+
+def _aligned_zeros(rows: int, columns: int) -> npt.NDArray[np.float32]:
+    """Return an array whose first row starts a cache line."""
+    buffer = np.zeros(rows * columns + LINE_BYTES, np.float32)
+    first = -buffer.ctypes.data % LINE_BYTES // buffer.itemsize
+    return buffer[first : first + rows * columns].reshape(rows, columns)
 
 
 @dataclass(frozen=True)
@@ -329,15 +349,26 @@ class TableTraining:
     """Rounds of Q-learning on abaci of several widths, and of exercises that the table fails.
 
     Narrow abaci show both edges, wide ones have long operands; a third is as wide as the world.
+    `ingredients` are those of `INGREDIENTS` that are used.
     """
 
-    def __init__(self, world: AbacusConfig, steps: int, gamma: float, seed: int) -> None:
-        self.world, self.gamma = world, gamma
-        self.table = ValueTable(world.base, world.frames)
+    def __init__(
+        self,
+        world: AbacusConfig,
+        steps: int,
+        gamma: float,
+        seed: int,
+        ingredients: Collection[str] = INGREDIENTS,
+    ) -> None:
+        for name in ingredients:
+            check_choice("ingredient", name, INGREDIENTS)
+        self.world, self.gamma, self.ingredients = world, gamma, ingredients
+        self.table = ValueTable(world.base, world.frames, ingredients)
         self._rng = np.random.default_rng([seed, 1])
         self._random = np.array([seed], np.uint64)
         self.batches = []
-        for number, columns in enumerate(_widths(world)):
+        widths = _widths(world) if "several widths" in ingredients else (world.columns,)
+        for number, columns in enumerate(widths):
             own = replace(world, columns=columns, max_digits=min(world.max_digits, columns - 1))
             batch = AbacusBatch(own, ABACI)
             batch.set_tasks([])
@@ -354,7 +385,7 @@ class TableTraining:
             done = number / (ROUNDS - 1)
             self._learn(_between(EXPLORATION, done), _between(LEARNING_RATE, done))
             failed = None
-            if number >= ROUNDS_WITHOUT_SEARCH:
+            if number >= ROUNDS_WITHOUT_SEARCH and "own errors" in self.ingredients:
                 failed = self._search()
             yield TableRound(number, self.table.steps, len(self.table), failed, SEARCHED)
 
