@@ -166,7 +166,7 @@ class Mending:
             if not last:
                 score = self._correct(score, rng)
             if last or score.verdict == EXACT:
-                self._clone_table()
+                self.clone_table(REPETITIONS)
                 network = Asked(self.policy, self.world.base, self.world.frames)
                 score = _with(score, self._certify(network))
         seconds = round(time.perf_counter() - started, 1)
@@ -195,7 +195,7 @@ class Mending:
             new = pool.take(failing[failing >= len(known)]).copy()
             found = [new[row] for row in range(len(new))]
             self.on_pool(f"{corrections} corrections in {pools} pools, {len(failing)} kinds fail")
-            if len(failing) <= FEW_FAILING:
+            if len(failing) < min(FEW_FAILING, self.settings.exercises):
                 found += self._failures_on_few_columns()
                 if not len(failing) and not found:
                     score, found = self._prove(score)
@@ -241,37 +241,21 @@ class Mending:
         world = self.world
         return certify_own_runs(asked, base=world.base, frames=world.frames, level=self.level)
 
-    def _clone_table(self) -> None:
-        """Clone the table's actions in all situations that it can reach into a wide network."""
+    def clone_table(self, repetitions: int) -> int:
+        """Clone the table's actions in all situations that it can reach into a wide network.
+
+        Return how many of them the network does not take.
+        """
         self.policy = self.new_network(NETWORK)
-        clone_every_action(self.policy, self._reachable_actions(), self.on_pool, REPETITIONS)
+        return clone_every_action(
+            self.policy, reachable_actions(self.practice, self.level), self.on_pool, repetitions
+        )
 
     def new_network(self, name: str) -> AbacusPolicy:
         """Return a network with new weights, seeded for this round."""
         seed = np.random.SeedSequence([self.seed, len(self.rounds)])
         torch.manual_seed(int(seed.generate_state(1)[0]))
         return new_policy(name, self.world.base, self.world.frames)
-
-    def _reachable_actions(self) -> CloningSet:
-        """Return observations and actions of all situations that the table can reach.
-
-        An observation comes once for each action that is taken in it: where an edge out of view
-        makes the best action illegal, the mask lacks it and those between.
-        """
-        world, asked = self.world, self.practice.asked()
-        explored = explore_policy(
-            asked, world.base, world.frames, self.level, limit=SITUATIONS_LIMIT
-        )
-        pairs = np.unique(
-            np.column_stack([explored.observation_of, explored.actions.astype(np.int32)]), axis=0
-        )
-        observations, actions = explored.observations[pairs[:, 0]], pairs[:, 1]
-        orders = asked(explored.observations)[pairs[:, 0]]
-        better = np.cumsum(orders == actions[:, None], axis=1) == 0
-        masks = ~self.practice.illegal_actions(observations[:, -4])
-        row, place = np.nonzero(better)
-        masks[row, orders[row, place]] = False
-        return cloning_set(world.base, observations[:, :-1], actions, masks)
 
     def state(self) -> dict[str, Any]:
         """Return everything that the rounds change, as plain values and tensors."""
@@ -319,6 +303,26 @@ def _stored(policy: AbacusPolicy) -> dict[str, Any]:
 
 def _with(score: MendingRound, certificate: OwnRunsCertificate) -> MendingRound:
     return replace(score, verdict=certificate.verdict, situations=certificate.situations)
+
+
+def reachable_actions(practice: Practice, level: str) -> CloningSet:
+    """Return observations and actions of all situations that a table can reach.
+
+    An observation comes once for each action that is taken in it: where an edge out of view makes
+    the best action illegal, the mask lacks it and those between.
+    """
+    world, asked = practice.world, practice.asked()
+    explored = explore_policy(asked, world.base, world.frames, level, limit=SITUATIONS_LIMIT)
+    pairs = np.unique(
+        np.column_stack([explored.observation_of, explored.actions.astype(np.int32)]), axis=0
+    )
+    observations, actions = explored.observations[pairs[:, 0]], pairs[:, 1]
+    orders = asked(explored.observations)[pairs[:, 0]]
+    better = np.cumsum(orders == actions[:, None], axis=1) == 0
+    masks = ~practice.illegal_actions(observations[:, -4])
+    row, place = np.nonzero(better)
+    masks[row, orders[row, place]] = False
+    return cloning_set(world.base, observations[:, :-1], actions, masks)
 
 
 def cloning_set(

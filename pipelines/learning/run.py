@@ -38,10 +38,11 @@ from pipelines.learning.cloning_data import (
     open_demonstrations,
 )
 from pipelines.learning.exercises import Exercise, exercises_for_ppo
-from pipelines.learning.mending import Mending, MendingRound
+from pipelines.learning.mending import Mending, MendingRound, reachable_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
+from pipelines.learning.practice import Practice
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
 from pipelines.learning.run_folder import RunFolder
 from pipelines.learning.teaching import Round, Teaching
@@ -49,7 +50,6 @@ from pipelines.learning.value_table import (
     ROUNDS,
     TableTraining,
     ValueTable,
-    actions_of_table,
 )
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
@@ -67,7 +67,7 @@ STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
 #: Rounds of a table's training from one evaluation to the next.
 TABLE_ROUNDS_PER_EVALUATION = 3
 #: Times that a table is cloned, at most, before PPO or mending: what is missing they may correct.
-TABLE_REPETITIONS = 1
+TABLE_REPETITIONS = 2
 #: The table of values, in the folder of its run.
 TABLE_FILE = "table.npz"
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
@@ -350,7 +350,9 @@ class Training:
             if self.interruption.requested:
                 raise KeyboardInterrupt
         training.table.save(self._table_path)
-        data = actions_of_table(training.table, settings.world, settings.seed)
+        # Where modules are chosen freely, only submits are judged for certain.
+        level = settings.world.reward if isinstance(settings.world.reward, str) else "answer_only"
+        data = reachable_actions(Practice(training.table, settings.world), level)
         missing = clone_every_action(
             self.policy, data, lambda line: self.bar.show(CLONING, 0, line), TABLE_REPETITIONS
         )

@@ -449,6 +449,7 @@ PRESETS: dict[str, Settings] = {
             "table_steps": 150_000_000,
             "n_timesteps": 0,
             "mending.rounds": 6,
+            "mending.exercises": 1_500,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,
             "ppo.count_bonus": 0.5,

@@ -28,7 +28,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from abacus import kernel
 from abacus.batch import AbacusBatch
@@ -39,16 +38,12 @@ from abacus.observation import (
     SIGNPOST_PLACES,
     decode_frame,
     frame_codes,
-    observation_rows,
-    visibly_illegal_actions,
     window_codes,
 )
 from abacus.rules import ENCODING_PERIOD, AbacusConfig
 from oracle.files import atomic_write
-from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.exercises import EXTREME, Exercises, hard_exercises, join
+from pipelines.learning.exercises import EXTREME, Exercises, join
 from pipelines.learning.practice import Practice
-from pipelines.scoring.players import GreedyTable, best_actions
 
 # numba infers the types of compiled functions from their arguments.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -81,8 +76,6 @@ LEARNING_RATE = 0.1, 0.02
 SEARCHED, KEPT = 20_000, 20_000
 #: Exercises that each width practises in a round, and the part of episodes that are exercises.
 PRACTISED, PRACTICE_SHARE = 1_500, 0.85
-#: Hard exercises whose observations are cloned.
-CLONED_EXERCISES = 100_000
 
 
 @cache
@@ -436,26 +429,3 @@ def _between(ends: tuple[float, float], done: float) -> float:
     """Return a value that falls from the first to the second end by equal factors."""
     first, last = ends
     return float(first * (last / first) ** done)
-
-
-def actions_of_table(table: ValueTable, world: AbacusConfig, seed: int) -> CloningSet:
-    """Return the table's actions in all observations that it meets in hard exercises."""
-    practice = Practice(table, world)
-    practice.play(hard_exercises(np.random.default_rng([seed, 2]), CLONED_EXERCISES, world))
-    return greedy_actions(practice.table)
-
-
-def greedy_actions(table: GreedyTable) -> CloningSet:
-    """Return the actions that a greedy policy takes in all observations that it has met."""
-    rows = np.arange(len(table))
-    codes = table.codes_of(rows)
-    legal = ~visibly_illegal_actions(table.base)[codes[:, -3]]
-    actions = best_actions(np.where(legal, table.scores_at(rows), -np.inf))
-    return CloningSet(
-        rows=torch.from_numpy(
-            observation_rows(table.base, codes[:, :-2], codes[:, -2], codes[:, -1])
-        ),
-        actions=torch.from_numpy(actions),
-        masks=torch.from_numpy(legal),
-        counts=torch.ones(len(rows)),
-    )

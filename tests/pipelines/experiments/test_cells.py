@@ -16,7 +16,7 @@ from pipelines.experiments.cells import Scorer, WorkFolder, run_cell, settings_o
 from pipelines.experiments.clones import branch, cloned_run
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell, Record
-from pipelines.learning import cloning, value_table
+from pipelines.learning import cloning, mending
 from pipelines.learning.policy_files import load_policy
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import RunFolder
@@ -197,7 +197,7 @@ def test_reward_alone_counts_the_steps_of_every_stage(
     work: WorkFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloning, "EVERY_ACTION", replace(cloning.EVERY_ACTION, updates=20))
-    monkeypatch.setattr(value_table, "CLONED_EXERCISES", 200)
+    monkeypatch.setattr(mending, "MOST_POOLS", 2)
     settings = {"mend_rounds": 1, "mend_tried": 20, "mend_exercises": 2}
     record = run_cell(one_cell("table", reward=["dense"], settings=settings), work)
     assert set(record.stage_steps) == {"table", "mending"}

@@ -17,7 +17,7 @@ from pipelines.learning import cloning as cloning_module
 from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning import takes
 from pipelines.learning.exercises import Exercise, Exercises
-from pipelines.learning.mending import Mending
+from pipelines.learning.mending import Mending, reachable_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.practice import Practice
@@ -102,8 +102,8 @@ def test_all_actions_of_a_table_are_cloned(exact: AbacusPolicy) -> None:
     rows = mending.practice.play(run, depth=50).trail[0]
     codes = table.codes_of(rows[:2])
     table.prefer(rows[:1], np.array([Action.DOWN]))
-    data = mending._reachable_actions()
-    mending._clone_table()
+    data = reachable_actions(mending.practice, "no_of")
+    assert mending.clone_table(4) == 0
     assert mending.policy.network_name == "wide"
     assert takes(mending.policy, data).all()
     cloned = Practice(mending.policy, WORLD).table.scores_of(codes)
@@ -112,8 +112,7 @@ def test_all_actions_of_a_table_are_cloned(exact: AbacusPolicy) -> None:
 
 def test_reachable_actions_have_masks_of_what_was_illegal(exact: AbacusPolicy) -> None:
     """An action is the best one that its mask allows."""
-    mending = Mending(exact, WORLD, MendingSettings(), 0)
-    data = mending._reachable_actions()
+    data = reachable_actions(Practice(exact, WORLD), "no_of")
     assert len(data) >= 99_784
     assert takes(exact, data).all()
     assert bool(data.masks[torch.arange(len(data)), data.actions].all())

@@ -16,14 +16,15 @@ from abacus.observation import decode_frame, encode_frame, observation_arrays
 from abacus.rules import ENCODING_PERIOD, Action
 from pipelines.learning import cloning, value_table
 from pipelines.learning.cloning import clone_every_action, takes
+from pipelines.learning.mending import reachable_actions
 from pipelines.learning.policy import new_policy
+from pipelines.learning.practice import Practice
 from pipelines.learning.value_table import (
     ENTRIES,
     ROUNDS_WITHOUT_SEARCH,
     SEGMENT,
     TableTraining,
     ValueTable,
-    actions_of_table,
 )
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
@@ -42,7 +43,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SEARCHED", "KEPT"):
         monkeypatch.setattr(value_table, name, 1_000)
     monkeypatch.setattr(value_table, "PRACTISED", 100)
-    monkeypatch.setattr(value_table, "CLONED_EXERCISES", 2_000)
 
 
 def trained(level: Any = "no_of", seed: int = 0, steps: int = STEPS) -> ValueTable:
@@ -232,7 +232,7 @@ def test_all_actions_of_a_table_are_cloned(monkeypatch: pytest.MonkeyPatch) -> N
     table = trained()
     torch.manual_seed(0)
     policy = new_policy("onehot", WORLD.base, FRAMES)
-    data = actions_of_table(table, LEVEL, 0)
+    data = reachable_actions(Practice(table, LEVEL), "no_of")
     assert clone_every_action(policy, data, lambda line: None, 4) == 0
     assert takes(policy, data).all()
     assert accuracy_of(policy) == pytest.approx(accuracy_of(table), abs=0.05)
