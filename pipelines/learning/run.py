@@ -67,7 +67,7 @@ STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
 #: Rounds of a table's training from one evaluation to the next.
 TABLE_ROUNDS_PER_EVALUATION = 3
 #: Times that a table is cloned, at most, before PPO or mending: what is missing they may correct.
-TABLE_REPETITIONS = 2
+TABLE_REPETITIONS = 1
 #: The table of values, in the folder of its run.
 TABLE_FILE = "table.npz"
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.

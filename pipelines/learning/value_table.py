@@ -73,9 +73,9 @@ ROUNDS, ROUNDS_WITHOUT_SEARCH = 30, 3
 EXPLORATION = 0.3, 0.02
 LEARNING_RATE = 0.1, 0.02
 #: Random exercises of a search, and exercises that are kept: those that fail, then others.
-SEARCHED, KEPT = 20_000, 20_000
+SEARCHED, KEPT = 10_000, 6_000
 #: Exercises that each width practises in a round, and the part of episodes that are exercises.
-PRACTISED, PRACTICE_SHARE = 1_500, 0.85
+PRACTISED, PRACTICE_SHARE = 500, 0.85
 
 
 @cache
