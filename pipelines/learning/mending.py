@@ -49,7 +49,7 @@ RANDOM_EXERCISES, VARIATIONS = 25_000, 25_000
 #: An observation is rare if it was met this often, and this many exercises with one are varied.
 RARE, MOST_RARE = 4, 60_000
 #: Pools of a round, and how many may end without a failure and without a proof.
-MOST_POOLS, MOST_UNPROVEN = 150, 5
+MOST_POOLS, MOST_UNPROVEN = 60, 3
 #: With so few failing runs in a pool, the table is explored.
 FEW_FAILING = 20
 #: How far from the view an exploration remembers hidden columns, in the attempts to prove.

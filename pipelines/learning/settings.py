@@ -448,7 +448,7 @@ PRESETS: dict[str, Settings] = {
             "network": "wide",
             "table_steps": 150_000_000,
             "n_timesteps": 0,
-            "mending.rounds": 6,
+            "mending.rounds": 2,
             "mending.exercises": 1_500,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,
