@@ -16,8 +16,7 @@ from pipelines.experiments.cells import RUN_EPISODES, RUN_LIMIT, SCORE_EPISODES,
 from pipelines.job.command_line import option, run
 from pipelines.learning.settings import PRESETS
 from pipelines.learning.value_table import INGREDIENTS, ROUNDS, TableTraining
-from pipelines.scoring.operations import drawn_operations
-from pipelines.scoring.paper import PAPER_DIGITS
+from pipelines.scoring.operations import PAPER_DIGITS, drawn_operations
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
     Runs,
