@@ -60,7 +60,7 @@ class Options:
     updates: int = option(6, "updates of PPO in a repetition")
     profile: bool = option(False, "show where the time of PPO is spent")
     paper: bool = option(True, "time the paper's network too (takes 6 GB of memory)")
-    ppo: bool = option(True, "time PPO and the table of the state too, not only cloning")
+    ppo: bool = option(True, "time PPO and the table of values too, not only cloning")
 
 
 def best_rates(works: Sequence[Callable[[], int]], repetitions: int) -> list[float]:

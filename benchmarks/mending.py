@@ -23,8 +23,9 @@ from abacus.sb3 import AbacusVecEnv
 from benchmarks.machine import machine
 from pipelines.job.command_line import argument, option, run
 from pipelines.learning.cloning import Cloning
+from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import EXTREME, Exercises, hard_exercises
-from pipelines.learning.mending import RANDOM_EXERCISES, Mending, MendingRound, cloning_set
+from pipelines.learning.mending import RANDOM_EXERCISES, Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.ppo import AbacusPPO
@@ -34,7 +35,7 @@ from pipelines.learning.settings import PRESETS, MendingSettings
 #: Exercises whose solved operations are cloned in a round, and the most steps of one.
 IMITATED, MOST_STEPS = 30_000, 600
 
-EXAMPLE = "python -m benchmarks.mending runs/alone-onehot-s0-1 --way ppo --level no_of"
+EXAMPLE = "python -m benchmarks.mending runs/alone-wide-s0-1 --way ppo --level no_of"
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,9 @@ class PpoMending(Mending):
         self.practice = Practice(self.policy, world)
         return replace(score, practised=len(failing))
 
-    def _clone_table(self) -> None:
-        """PPO has trained the policy itself."""
+    def clone_table(self, repetitions: int, *, exact: bool) -> int:
+        """Return 0: PPO has trained the policy itself."""
+        return 0
 
 
 class ImitationMending(Mending):
@@ -84,14 +86,15 @@ class ImitationMending(Mending):
         scores = self.practice.table.scores_at(pairs[:, 0])
         # Where an edge out of view made a better action illegal, the mask lacks it.
         masks &= scores <= scores[np.arange(len(pairs)), pairs[:, 1]][:, None]
-        data = cloning_set(self.world.base, codes, pairs[:, 1], masks)
+        data = CloningSet.of_codes(self.world.base, codes, pairs[:, 1], masks)
         self.policy = self.new_network(self.policy.network_name)
         Cloning(self.policy, data, self.settings.cloning, self.seed, Logger(None, [])).run()
         self.practice = Practice(self.policy, self.world)
         return replace(score, practised=int(own.sum()))
 
-    def _clone_table(self) -> None:
-        """The policy was cloned in the round."""
+    def clone_table(self, repetitions: int, *, exact: bool) -> int:
+        """Return 0: the policy was cloned in the round."""
+        return 0
 
 
 def main(options: Options) -> int:

@@ -1,10 +1,10 @@
 """Mend a policy: let it practise what it gets wrong until its own runs are exact.
 
-The reward of the level is the only judge, and no answer of the teacher is used. In each round the
-policy's own runs are certified; operations that fail are practised by trial and error; the policy
-plays what it solves, and clones itself. The reward level and the abacus are those of the run that
-the policy comes from, unless flags say otherwise. The result is a run folder of its own. --resume
-continues a run.
+The reward of the level is the only judge, and no answer of the teacher is used. The policy is
+corrected as a table: other actions are tried in exercises that fail, and all its runs are explored,
+until nothing fails; then the table is cloned and certified. The reward level and the abacus are
+those of the run that the policy comes from, unless flags say otherwise. The result is a run folder
+of its own. --resume continues a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.bc_then_ppo import Options as RunOptions
 from pipelines.bc_then_ppo import start
 from pipelines.job.command_line import argument, run
 
-EXAMPLE = "python -m pipelines.mend runs/alone-onehot-s0-1 --mend-rounds 30"
+EXAMPLE = "python -m pipelines.mend runs/alone-wide-s0-1 --mend-rounds 30"
 #: The world's settings that are flags, and are taken from the policy's run.
 _WORLD = ("base", "columns", "max_digits", "frames", "operations", "reward", "start")
 

@@ -21,7 +21,7 @@ from pipelines.job.command_line import argument, option, relative_path, run
 if TYPE_CHECKING:
     from pipelines.learning.policy import AbacusPolicy
 
-EXAMPLE = "python -m pipelines.publish runs/alone-onehot-s0-1 --name reward_no_of"
+EXAMPLE = "python -m pipelines.publish runs/alone-wide-s0-1 --name reward_no_of"
 _NAME = re.compile("[a-z][a-z0-9_]*")
 
 

@@ -71,6 +71,7 @@ _APPROACH_LOOKS = {
     "DAgger": 3,
     "PPO from nothing": 5,
     "value table": 6,
+    "value table, mended": 9,
     "DQN, masked": 7,
     "DQN, unmasked": 4,
     "GAIL": 8,
@@ -91,7 +92,9 @@ def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
     tuned = fine_tuning(rows)
     if len(tuned):
         yield reward_modules(tuned, folder)
-    curves = [part[part["evaluations"] > 0] for part in reward_alone(rows)]
+    # The curve of a mended table is that of the table.
+    unmended = rows[~rows["approach"].str.endswith("mended")]
+    curves = [part[part["evaluations"] > 0] for part in reward_alone(unmended)]
     levels = [part[part["operations"] == "both"] for part in curves]
     if any(map(len, levels)):
         yield learning_curves([part for part in levels if len(part)], "curves_levels", folder)

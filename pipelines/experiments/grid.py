@@ -40,7 +40,7 @@ _MOST_SEEDS = 1000
 #: Flags that the grid sets itself, and flags that are the same in all runs.
 _FIXED = {
     *("preset", "demonstrations", "demo_operations", "reward", "operations", "seed", "demo_seed"),
-    *("n_timesteps", "teach_rounds", "start_from", "network", "base", "frames"),
+    *("n_timesteps", "table_steps", "teach_rounds", "start_from", "network", "base", "frames"),
     *("threads", "device"),
 }
 _SETTINGS = sorted(set(FLAGS) - _FIXED)

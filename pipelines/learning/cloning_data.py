@@ -77,6 +77,23 @@ class CloningSet:
         )
 
     @classmethod
+    def of_codes(
+        cls,
+        base: int,
+        codes: npt.NDArray[np.int32],
+        actions: npt.NDArray[np.integer],
+        masks: npt.NDArray[np.bool_],
+    ) -> CloningSet:
+        """Return coded observations, with an action and a mask for each, of equal frequency."""
+        rows = observation_rows(base, codes[:, :-2], codes[:, -2], codes[:, -1])
+        return cls(
+            rows=torch.from_numpy(rows),
+            actions=torch.from_numpy(actions.astype(np.int64)),
+            masks=torch.from_numpy(masks),
+            counts=torch.ones(len(rows)),
+        )
+
+    @classmethod
     def from_transitions(
         cls,
         base: int,

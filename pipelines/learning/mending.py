@@ -3,12 +3,13 @@
 No answer of the teacher is used: the environment, at the policy's reward level, is the only judge.
 The greedy policy is a table from observations to actions, and is corrected as one
 (`pipelines.learning.practice`). A search plays a pool of exercises: random ones, variations of
-those that met rare observations, and all that failed before; what fails is corrected. When several
-pools in a row are solved, all runs of the table are explored, as for the certificate by own runs.
-Failures that the exploration finds join the next pool, until it finds none.
+those that met rare observations, and all that failed before; what fails is corrected. When little
+fails, the runs of the table are explored on few columns, and when nothing fails at every width, as
+for the certificate by own runs. Failures that an exploration finds join the next pool.
 
-At the end all actions of the table, in every situation that it can reach, are cloned into a network
-that is wide enough to hold them. If the table is exact, so is the network.
+At the end all actions of an exact table, in every situation that it can reach, are cloned into a
+network that is wide enough to hold them: it is exact too. Of another table, the actions that it
+takes in exercises are cloned.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from abacus.observation import observation_rows
 from abacus.rules import AbacusConfig
 from abacus.tasks import Task
 from oracle.exact import SITUATIONS_LIMIT
@@ -42,7 +42,7 @@ from pipelines.learning.exercises import Exercise, Exercises, hard_exercises, jo
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.practice import NO_ROW, Practice, Visits
 from pipelines.learning.settings import MendingSettings, NetworkName
-from pipelines.learning.value_table import ValueTable
+from pipelines.learning.value_table import ValueTable, greedy_actions
 
 #: New random exercises of a pool, and variations of those that met rare observations.
 RANDOM_EXERCISES, VARIATIONS = 25_000, 25_000
@@ -50,7 +50,7 @@ RANDOM_EXERCISES, VARIATIONS = 25_000, 25_000
 RARE, MOST_RARE = 4, 60_000
 #: Pools of a round, and how many may end without a failure and without a proof.
 MOST_POOLS, MOST_UNPROVEN = 60, 3
-#: With so few failing runs in a pool, the table is explored.
+#: If fewer runs of a pool fail, the table is explored.
 FEW_FAILING = 20
 #: How far from the view an exploration remembers hidden columns, in the attempts to prove.
 MARGINS = 3
@@ -166,7 +166,7 @@ class Mending:
             if not last:
                 score = self._correct(score, rng)
             if last or score.verdict == EXACT:
-                self.clone_table(REPETITIONS)
+                self.clone_table(REPETITIONS, exact=score.verdict == EXACT)
                 network = Asked(self.policy, self.world.base, self.world.frames)
                 score = _with(score, self._certify(network))
         seconds = round(time.perf_counter() - started, 1)
@@ -241,15 +241,18 @@ class Mending:
         world = self.world
         return certify_own_runs(asked, base=world.base, frames=world.frames, level=self.level)
 
-    def clone_table(self, repetitions: int) -> int:
-        """Clone the table's actions in all situations that it can reach into a wide network.
+    def clone_table(self, repetitions: int, *, exact: bool) -> int:
+        """Clone the table's actions into a wide network; return how many of them it does not take.
 
-        Return how many of them the network does not take.
+        Of an exact table, they are those in all situations that it can reach. The exploration of
+        another one also reaches what no run does, which would take up the network.
         """
         self.policy = self.new_network(NETWORK)
-        return clone_every_action(
-            self.policy, reachable_actions(self.practice, self.level), self.on_pool, repetitions
-        )
+        if exact:
+            data = reachable_actions(self.practice, self.level)
+        else:
+            data = greedy_actions(self.practice, np.flatnonzero(self.visits.counts))
+        return clone_every_action(self.policy, data, self.on_pool, repetitions)
 
     def new_network(self, name: str) -> AbacusPolicy:
         """Return a network with new weights, seeded for this round."""
@@ -322,23 +325,7 @@ def reachable_actions(practice: Practice, level: str) -> CloningSet:
     masks = ~practice.illegal_actions(observations[:, -4])
     row, place = np.nonzero(better)
     masks[row, orders[row, place]] = False
-    return cloning_set(world.base, observations[:, :-1], actions, masks)
-
-
-def cloning_set(
-    base: int,
-    codes: npt.NDArray[np.int32],
-    actions: npt.NDArray[np.integer],
-    masks: npt.NDArray[np.bool_],
-) -> CloningSet:
-    """Return observations, with an action and a mask for each, of equal frequency."""
-    rows = observation_rows(base, codes[:, :-2], codes[:, -2], codes[:, -1])
-    return CloningSet(
-        rows=torch.from_numpy(rows),
-        actions=torch.from_numpy(actions.astype(np.int64)),
-        masks=torch.from_numpy(masks),
-        counts=torch.ones(len(rows)),
-    )
+    return CloningSet.of_codes(world.base, observations[:, :-1], actions, masks)
 
 
 def _met_rarely(pool: Exercises, visits: Visits) -> Exercises:

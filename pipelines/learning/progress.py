@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from pipelines.learning.settings import Settings
 
-#: Steps of a table in the time of an update; see docs/speed.md.
+#: Updates in the time of a step of a table.
 UPDATES_PER_TABLE_STEP = 1e-4
 #: Rounds after which teaching has usually ended; see docs/cloning.md.
 USUAL_ROUNDS = 5

@@ -26,6 +26,7 @@ from abacus.tasks import Task
 from oracle.exact.certificate import digest_of
 from oracle.exact.own_runs import EXACT
 from pipelines.learning.cloning import (
+    REPETITIONS,
     Cloning,
     CloningScore,
     clone_every_action,
@@ -38,22 +39,23 @@ from pipelines.learning.cloning_data import (
     open_demonstrations,
 )
 from pipelines.learning.exercises import Exercise, exercises_for_ppo
-from pipelines.learning.mending import Mending, MendingRound, reachable_actions
+from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
-from pipelines.learning.practice import Practice
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
-from pipelines.learning.run_folder import RunFolder
+from pipelines.learning.run_folder import TABLE, RunFolder
 from pipelines.learning.teaching import Round, Teaching
 from pipelines.learning.value_table import (
     ROUNDS,
     TableTraining,
     ValueTable,
+    met_actions,
 )
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
-#: Seconds of work that a killed run loses at most, beside an epoch or a rollout.
+#: Seconds of work that a killed run loses at most, beside an epoch, a rollout, the training of a
+#: table or a round of mending.
 CHECKPOINT_SECONDS = 10.0
 #: Stages of a run, as checkpoints name them: `trained` lacks the reports alone.
 STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
@@ -66,10 +68,6 @@ STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
 )
 #: Rounds of a table's training from one evaluation to the next.
 TABLE_ROUNDS_PER_EVALUATION = 3
-#: Times that a table is cloned, at most, before PPO or mending: what is missing they may correct.
-TABLE_REPETITIONS = 1
-#: The table of values, in the folder of its run.
-TABLE_FILE = "table.npz"
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
 CLOCKS: dict[str, Callable[[], float]] = {
     "ppo": time.perf_counter,
@@ -238,7 +236,7 @@ class Training:
 
     @property
     def _table_path(self) -> Path:
-        return self.folder.path / TABLE_FILE
+        return self.folder.path / TABLE
 
     @property
     def finished(self) -> bool:
@@ -350,13 +348,17 @@ class Training:
             if self.interruption.requested:
                 raise KeyboardInterrupt
         training.table.save(self._table_path)
-        # Where modules are chosen freely, only submits are judged for certain.
-        level = settings.world.reward if isinstance(settings.world.reward, str) else "answer_only"
-        data = reachable_actions(Practice(training.table, settings.world), level)
-        missing = clone_every_action(
-            self.policy, data, lambda line: self.bar.show(CLONING, 0, line), TABLE_REPETITIONS
-        )
+        self._check_input("table", training.table.digest)
+        data = met_actions(training.table, settings.world, settings.seed)
+        # PPO and mending do not need every action: mending corrects the table, not its clone.
+        repetitions = 1 if settings.n_timesteps or settings.mending.rounds else REPETITIONS
+        missing = clone_every_action(self.policy, data, self._show_cloning, repetitions)
         self.log(f"cloned {len(data):,} actions of the table, {missing:,} are missing")
+
+    def _show_cloning(self, line: str) -> None:
+        self.bar.show(CLONING, 0, line)
+        if self.interruption.requested:
+            raise KeyboardInterrupt
 
     def _load_cloning_set(self) -> CloningSet:
         data = load_cloning_set(self.settings, self.log)
@@ -470,6 +472,7 @@ class Training:
         if not path.is_file():
             raise ValueError(f"{path.name} of the run is missing: start another run")
         table.load(path)
+        self._check_input("table", table.digest)
         return table
 
     def _teach_if_wanted(self) -> None:

@@ -184,7 +184,7 @@ class MendingSettings(_Checked):
     rounds: int = _number(0, _AT_LEAST_0)
     #: Random exercises of a round, of three operations each.
     tried: int = _number(10_000, _AT_LEAST_1)
-    #: Failing exercises that a round practises.
+    #: Failing runs that are corrected at a time.
     exercises: int = _number(300, _AT_LEAST_1)
     #: How the policy's own solved operations are cloned into new weights. It is to be learned as it
     #: is, and less regular than the teacher's algorithm: weaker regularisation, more updates.
@@ -501,7 +501,7 @@ FLAGS = {
         "table_steps",
         "steps of a table of values, learned from the reward and cloned before PPO; 0: none",
     ),
-    "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: cloning alone"),
+    "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: no PPO"),
     "critic_warmup": Flag("ppo.critic_warmup", "first steps, in which the actor is frozen"),
     "kl_weight": Flag("ppo.kl_weight", "weight of the KL divergence from the frozen clone"),
     "cloning_weight": Flag(
@@ -541,7 +541,7 @@ FLAGS = {
         "mending.rounds", "most rounds of practising what goes wrong, by the reward alone; 0: none"
     ),
     "mend_tried": Flag("mending.tried", "random exercises of a round of mending"),
-    "mend_exercises": Flag("mending.exercises", "failing exercises that a round practises"),
+    "mend_exercises": Flag("mending.exercises", "failing exercises that are practised at a time"),
     "teach_rounds": Flag("teaching.rounds", "most rounds of teaching counterexamples; 0: none"),
     "teach_counterexamples": Flag("teaching.counterexamples", "counterexamples of a round"),
     "teach_choice": Flag(
@@ -563,7 +563,7 @@ FLAGS = {
     "seed": Flag("seed", "random seed"),
     "threads": Flag("threads", "threads of torch; only the paper network gains from more"),
     "device": Flag("device", "device of torch"),
-    "eval_freq": Flag("eval_freq", "steps between evaluations"),
+    "eval_freq": Flag("eval_freq", "steps of PPO between evaluations"),
     "eval_episodes": Flag("eval_episodes", "episodes of an evaluation"),
 }
 

@@ -19,6 +19,7 @@ world beyond the observation is used, neither for actions nor for values.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -42,8 +43,10 @@ from abacus.observation import (
 )
 from abacus.rules import ENCODING_PERIOD, AbacusConfig
 from oracle.files import atomic_write
-from pipelines.learning.exercises import EXTREME, Exercises, join
+from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.exercises import EXTREME, Exercises, hard_exercises, join
 from pipelines.learning.practice import Practice
+from pipelines.scoring.players import best_actions
 
 # numba infers the types of compiled functions from their arguments.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -55,7 +58,7 @@ FULL = 0.8
 EMPTY = -1
 #: Entries of an observation: two numbers of frames, with and without the left digit.
 ENTRIES = 4
-#: The first entry alone tells observations apart that differ in anything but the phase.
+#: The first entry alone: the last three frames in full, but for the phase.
 LONE_ENTRY = 1
 #: Columns of an entry: the values of the actions, then how often each was taken. Together they fill
 #: a cache line.
@@ -74,6 +77,8 @@ EXPLORATION = 0.3, 0.02
 LEARNING_RATE = 0.1, 0.02
 #: Random exercises of a search, and exercises that are kept: those that fail, then others.
 SEARCHED, KEPT = 10_000, 6_000
+#: Hard exercises whose observations are cloned.
+CLONED_EXERCISES = 100_000
 #: Exercises that each width practises in a round, and the part of episodes that are exercises.
 PRACTISED, PRACTICE_SHARE = 500, 0.85
 
@@ -100,7 +105,7 @@ def _key(descriptions, codes, row, symbol, operation, depth, with_left):
     for back in range(depth):
         code = codes[row, newest - back]
         moved = (phase - descriptions[code, 2] + ENCODING_PERIOD) % ENCODING_PERIOD
-        # There are fewer frame codes than this.
+        # Frames without phase are fewer than this in every base.
         key = (key << 13 | descriptions[code, with_left]) << 2 | moved
     return key
 
@@ -120,6 +125,7 @@ def _slot(keys, taken, key):
 
 @compiled_inline
 def _find_entries(descriptions, codes, row, symbol, operation, keys, taken, entries):
+    """Write the slots of an observation's entries."""
     frames = codes.shape[1]
     longer = min(frames, 3)
     shorter = max(longer - 1, 1)
@@ -250,6 +256,7 @@ class ValueTable:
         self.keys = np.full(SLOTS, EMPTY, np.int64)
         self._columns = _aligned_zeros(SLOTS, COLUMNS)
         self._taken = np.zeros(1, np.int64)
+        #: Environment steps of learning, and of the searches for failing exercises.
         self.steps = 0
 
     def __len__(self) -> int:
@@ -261,7 +268,11 @@ class ValueTable:
         return self._columns[:, :VISITS]
 
     def __call__(self, observations: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
-        """Return the values of all actions, (N, 8), as `oracle.exact.certificate.Answers`."""
+        """Return the values of all actions, (N, 8), as `oracle.exact.certificate.Answers`.
+
+        Observations that were never met get entries too.
+        """
+        self._check_room(len(observations["symbol"]))
         scores = np.zeros((len(observations["symbol"]), ACTIONS), np.float32)
         _look_up(
             _descriptions(self.base),
@@ -271,6 +282,21 @@ class ValueTable:
             *(self.keys, self._taken, self._columns, self._used, scores),
         )
         return scores
+
+    def _check_room(self, observations: int) -> None:
+        """Raise ValueError if this many new observations might not fit: a probe would not end."""
+        if len(self) + ENTRIES * observations > FULL * SLOTS:
+            raise ValueError(
+                f"the table is full with {len(self):,} entries: give fewer --table-steps or frames"
+            )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the keys and values, whatever the order of the slots."""
+        taken = np.flatnonzero(self.keys != EMPTY)
+        order = taken[np.argsort(self.keys[taken])]
+        content = self.keys[order].tobytes() + self.values[order].tobytes()
+        return hashlib.sha256(content).hexdigest()
 
     def save(self, path: Path) -> None:
         """Write the values to a file of NumPy's."""
@@ -283,7 +309,8 @@ class ValueTable:
         try:
             with np.load(path, allow_pickle=False) as content:
                 keys, values = content["keys"], content["values"]
-            if keys.dtype != np.int64 or values.shape != (len(keys), ACTIONS) or len(keys) > SLOTS:
+            shapes = values.shape == (len(keys), ACTIONS) and len(keys) <= FULL * SLOTS
+            if keys.dtype != np.int64 or not shapes:
                 raise ValueError(f"arrays of {keys.dtype}, {keys.shape} and {values.shape}")
         except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
             reason = " ".join(str(error).split())[:80]
@@ -300,10 +327,7 @@ class ValueTable:
         random: npt.NDArray[np.uint64],
     ) -> None:
         """Learn from segments of the abaci, which act by the table; `random` is advanced."""
-        if len(self) > FULL * SLOTS:
-            raise ValueError(
-                f"the table is full with {len(self):,} entries: give fewer --table-steps or frames"
-            )
+        self._check_room(0)
         _learn(
             _descriptions(self.base),
             *(batch.rules, batch.weights, batch.pixels, batch.world, batch.program, batch.out),
@@ -401,12 +425,14 @@ class TableTraining:
                 self._pool,
             ]
         )
-        solved = Practice(self.table, world).play(exercises).solved
-        failing = np.flatnonzero(~solved)
+        practice = Practice(self.table, world)
+        solved = practice.play(exercises).solved
+        self.table.steps += practice.steps
+        failing = self._rng.permutation(np.flatnonzero(~solved))
         # What was solved by now is practised on, as long as there is room.
         known = np.arange(SEARCHED, len(exercises))
         others = rng.permutation(known[solved[known]])[: max(KEPT - len(failing), 0)]
-        self._pool = exercises.take(np.concatenate([failing, others])).copy()
+        self._pool = exercises.take(np.concatenate([failing[:KEPT], others])).copy()
         self._set_tasks()
         return int((failing < SEARCHED).sum())
 
@@ -429,3 +455,18 @@ def _between(ends: tuple[float, float], done: float) -> float:
     """Return a value that falls from the first to the second end by equal factors."""
     first, last = ends
     return float(first * (last / first) ** done)
+
+
+def met_actions(table: ValueTable, world: AbacusConfig, seed: int) -> CloningSet:
+    """Return the greedy table's actions in all observations that it meets in hard exercises."""
+    practice = Practice(table, world)
+    practice.play(hard_exercises(np.random.default_rng([seed, 2]), CLONED_EXERCISES, world))
+    return greedy_actions(practice, np.arange(len(practice.table)))
+
+
+def greedy_actions(practice: Practice, rows: npt.NDArray[np.integer]) -> CloningSet:
+    """Return the best actions in observations, given by their rows in the table of a practice."""
+    codes = practice.table.codes_of(rows)
+    legal = ~practice.illegal_actions(codes[:, -3])
+    actions = best_actions(np.where(legal, practice.table.scores_at(rows), -np.inf))
+    return CloningSet.of_codes(practice.world.base, codes, actions, legal)

@@ -133,7 +133,8 @@ def learned_from(notes: dict[str, Any]) -> str:
     taught = settings.get("teaching")
     if settings.get("demo_operations") or (isinstance(taught, dict) and taught.get("rounds")):
         return CLONED
-    return FROM_REWARD if settings.get("n_timesteps") else OTHER
+    from_reward = settings.get("n_timesteps") or settings.get("table_steps")
+    return FROM_REWARD if from_reward else OTHER
 
 
 def proof_text(policy: NumpyPolicy | AbacusPolicy, path: Path | None, kind: str = OTHER) -> str:

@@ -171,8 +171,11 @@ def test_the_grid_of_the_study_is_complete() -> None:
     }
     assert tuned == set(product((0, 10, 30, 100, 300, 1000), LEVELS))
     alone = [cell for cell in cells if cell.comparison == "alone"]
-    mended = {cell.reward for cell in alone if cell.settings["mend_rounds"]}
-    assert mended == {*PAPER_LEVELS, "no_of_sp_ms"}
+    assert not any(cell.settings["mend_rounds"] for cell in alone)
+    assert {cell.reward for cell in alone} == set(LEVELS)
+    mended = [cell for cell in cells if cell.comparison == "mended"]
+    assert all(cell.settings["mend_rounds"] for cell in mended)
+    assert {cell.reward for cell in mended} == {*PAPER_LEVELS, "no_of_sp_ms"}
     assert {cell.operations for cell in alone} == {"both", "add", "subtract"}
     # Settings were chosen on other seeds.
     assert min(cell.seed for cell in cells) == 100

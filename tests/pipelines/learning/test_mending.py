@@ -16,12 +16,14 @@ from oracle.exact.policy_exploration import explore_policy
 from pipelines.learning import cloning as cloning_module
 from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning import takes
-from pipelines.learning.exercises import Exercise, Exercises
+from pipelines.learning.exercises import Exercise, Exercises, hard_exercises
 from pipelines.learning.mending import Mending, reachable_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.practice import Practice
 from pipelines.learning.settings import CloningSettings, MendingSettings
+from pipelines.learning.value_table import TableTraining
+from tests.pipelines.small_world import WORLD as SMALL
 
 WORLD = AbacusConfig(reward="no_of", start="random")
 
@@ -103,7 +105,7 @@ def test_all_actions_of_a_table_are_cloned(exact: AbacusPolicy) -> None:
     codes = table.codes_of(rows[:2])
     table.prefer(rows[:1], np.array([Action.DOWN]))
     data = reachable_actions(mending.practice, "no_of")
-    assert mending.clone_table(4) == 0
+    assert mending.clone_table(4, exact=True) == 0
     assert mending.policy.network_name == "wide"
     assert takes(mending.policy, data).all()
     cloned = Practice(mending.policy, WORLD).table.scores_of(codes)
@@ -133,3 +135,28 @@ def test_mending_needs_a_level(exact: AbacusPolicy) -> None:
     world = replace(WORLD, reward=("submit", "wrong_submit"))
     with pytest.raises(ValueError, match="reward level"):
         Mending(exact, world, MendingSettings(rounds=1), 0).run()
+
+
+def test_a_table_of_values_is_what_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its network knows nothing here; a resumed mending has the same table."""
+    monkeypatch.setattr(mending_module, "MOST_POOLS", 5)
+    for name in ("RANDOM_EXERCISES", "VARIATIONS"):
+        monkeypatch.setattr(mending_module, name, 2_000)
+    world = replace(SMALL, reward="no_of")
+    training = TableTraining(world, 300_000, 0.95, 0)
+    for _ in training.rounds():
+        pass
+    network = new_policy("onehot", SMALL.base, SMALL.frames)
+    settings = MendingSettings(rounds=1, tried=500)
+    mending = Mending(network, world, settings, 0, training.table)
+    exercises = hard_exercises(np.random.default_rng(1), 2_000, world)
+    before = mending.practice.play(exercises).solved.mean()
+    assert before > 0.3
+    resumed = Mending(network, world, settings, 0, training.table)
+    resumed.load_state(mending.state())
+    assert resumed.practice.play(exercises).solved.mean() == before
+    mending.run()
+    assert mending.rounds[0].corrections > 0
+    assert mending.policy.network_name == "wide"
+    after = Practice(mending.policy, world).play(exercises).solved.mean()
+    assert after > before

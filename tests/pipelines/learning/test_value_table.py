@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,15 @@ from abacus.observation import decode_frame, encode_frame, observation_arrays
 from abacus.rules import ENCODING_PERIOD, Action
 from pipelines.learning import cloning, value_table
 from pipelines.learning.cloning import clone_every_action, takes
-from pipelines.learning.mending import reachable_actions
 from pipelines.learning.policy import new_policy
-from pipelines.learning.practice import Practice
 from pipelines.learning.value_table import (
     ENTRIES,
+    INGREDIENTS,
     ROUNDS_WITHOUT_SEARCH,
     SEGMENT,
     TableTraining,
     ValueTable,
+    met_actions,
 )
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
@@ -43,6 +44,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SEARCHED", "KEPT"):
         monkeypatch.setattr(value_table, name, 1_000)
     monkeypatch.setattr(value_table, "PRACTISED", 100)
+    monkeypatch.setattr(value_table, "CLONED_EXERCISES", 2_000)
 
 
 def trained(level: Any = "no_of", seed: int = 0, steps: int = STEPS) -> ValueTable:
@@ -204,6 +206,23 @@ def test_seeds_repeat_a_table_and_differ() -> None:
     assert not np.array_equal(first.values, other.values)
 
 
+def test_every_ingredient_can_be_left_out_and_matters() -> None:
+    def values(ingredients: tuple[str, ...]) -> Any:
+        training = TableTraining(LEVEL, 100_000, GAMMA, 0, ingredients)
+        scores = [learned.failed for learned in training.rounds()]
+        assert any(score is not None for score in scores) == ("own errors" in ingredients)
+        widths = {batch.config.columns for batch in training.batches}
+        assert (len(widths) > 1) == ("several widths" in ingredients)
+        return training.table.values
+
+    some = [tuple(name for name in INGREDIENTS if name != left_out) for left_out in INGREDIENTS]
+    tables = [values(ingredients) for ingredients in (INGREDIENTS, *some)]
+    for one, other in combinations(tables, 2):
+        assert not np.array_equal(one, other)
+    with pytest.raises(ValueError, match="ingredient='luck'"):
+        TableTraining(LEVEL, 1, GAMMA, 0, ("luck",))
+
+
 def test_a_full_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(value_table, "FULL", 0.0)
     with pytest.raises(ValueError, match="the table is full"):
@@ -232,7 +251,7 @@ def test_all_actions_of_a_table_are_cloned(monkeypatch: pytest.MonkeyPatch) -> N
     table = trained()
     torch.manual_seed(0)
     policy = new_policy("onehot", WORLD.base, FRAMES)
-    data = reachable_actions(Practice(table, LEVEL), "no_of")
+    data = met_actions(table, LEVEL, 0)
     assert clone_every_action(policy, data, lambda line: None, 4) == 0
     assert takes(policy, data).all()
     assert accuracy_of(policy) == pytest.approx(accuracy_of(table), abs=0.05)
