@@ -128,16 +128,19 @@ def supervision(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     title = f"{finding(both)}\n{_averages(counts)}."
 
     def draw(figure: Figure) -> None:
-        left, right = panels(figure, 2, shared=False)
+        left, *others = panels(figure, 2 if steps else 1, shared=False)
         draw_lines(left, answers)
         _scale_answers(left, answers)
         left.set_title("What the teacher's answers reach")
+        if not others:
+            return
+        (right,) = others
         draw_lines(right, steps, spread=0.01)
         _scale_steps(right, steps)
         right.set_title(f"What steps with a reward reach (level {level})")
 
     alt = f"Supervision spent and reached. {' '.join(finding(both).split())}"
-    return write_figure(folder, "supervision", title, alt, (11.5, 6.4), draw)
+    return write_figure(folder, "supervision", title, alt, (11.5 if steps else 8.2, 6.4), draw)
 
 
 def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
