@@ -15,7 +15,7 @@ from abacus.rules import AbacusConfig, Operations
 from pipelines.experiments.cells import RUN_EPISODES, RUN_LIMIT, SCORE_EPISODES, SCORE_SEED
 from pipelines.job.command_line import option, run
 from pipelines.learning.settings import PRESETS
-from pipelines.learning.value_table import INGREDIENTS, ROUNDS, TableTraining
+from pipelines.learning.value_table import INGREDIENTS, TableTraining
 from pipelines.scoring.operations import PAPER_DIGITS, drawn_operations
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
@@ -59,7 +59,7 @@ def main(options: Options) -> int:
         for learned in training.rounds():
             seconds = time.process_time() - started
             line = f"seed {seed}: {learned.steps:,} steps, {seconds:.0f} processor seconds, "
-            if learned.number == ROUNDS - 1:
+            if learned.last:
                 print(f"{line}{_accuracy(training, world)}; {_more(training, world)}", flush=True)
             elif options.curve and learned.number % ROUNDS_PER_LINE == 0:
                 print(f"  {line}{_accuracy(training, world)}", flush=True)

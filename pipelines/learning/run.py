@@ -47,7 +47,6 @@ from pipelines.learning.progress import RunBar, rounds_expected, steps_made
 from pipelines.learning.run_folder import TABLE, RunFolder
 from pipelines.learning.teaching import Round, Teaching
 from pipelines.learning.value_table import (
-    ROUNDS,
     TableTraining,
     ValueTable,
     met_actions,
@@ -339,7 +338,7 @@ class Training:
         for learned in training.rounds():
             self.seconds["table_processor"] = time.process_time() - started
             self.bar.show("table", learned.steps, learned.describe())
-            if learned.number % TABLE_ROUNDS_PER_EVALUATION == 0 or learned.number == ROUNDS - 1:
+            if learned.last or learned.number % TABLE_ROUNDS_PER_EVALUATION == 0:
                 self.log(f"table: {learned.describe()}")
                 evaluation = self.evaluator(training.table, learned.steps)
                 self.log(evaluation_line(evaluation))

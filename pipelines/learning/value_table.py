@@ -353,6 +353,8 @@ class TableRound:
     entries: int
     failed: int | None
     tried: int
+    #: Whether it was the last one.
+    last: bool
 
     def describe(self) -> str:
         """Return the round in words."""
@@ -404,7 +406,8 @@ class TableTraining:
             failed = None
             if number >= ROUNDS_WITHOUT_SEARCH and "own errors" in self.ingredients:
                 failed = self._search()
-            yield TableRound(number, self.table.steps, len(self.table), failed, SEARCHED)
+            last = number == ROUNDS - 1
+            yield TableRound(number, self.table.steps, len(self.table), failed, SEARCHED, last)
 
     def _learn(self, epsilon: float, rate: float) -> None:
         left = self.segments

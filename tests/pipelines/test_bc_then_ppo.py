@@ -39,7 +39,7 @@ from pipelines.learning.rollouts import RolloutCounts
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import STEP, RunFolder, run_lock
 from pipelines.learning.settings import PRESETS, Settings
-from tests.pipelines.small_world import FRAMES, WORLD
+from tests.pipelines.small_world import FRAMES, WORLD, shorten_tables
 
 Job = Callable[..., int]
 
@@ -245,7 +245,8 @@ def test_a_run_from_the_table_starts_with_what_it_found_and_resumes_to_the_same_
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    words = ["--demo-operations", 0, "--cloning-weight", 0, "--cloning-updates", 100]
+    shorten_tables(monkeypatch)
+    words = ["--demo-operations", 0, "--cloning-weight", 0]
     words += ["--table-steps", 300_000, "--n-timesteps", 512, "--critic-warmup", 0]
     assert job("--run-folder", whole, *words) == 0
 

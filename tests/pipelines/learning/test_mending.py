@@ -24,6 +24,7 @@ from pipelines.learning.practice import Practice
 from pipelines.learning.settings import CloningSettings, MendingSettings
 from pipelines.learning.value_table import TableTraining
 from tests.pipelines.small_world import WORLD as SMALL
+from tests.pipelines.small_world import shorten_tables
 
 WORLD = AbacusConfig(reward="no_of", start="random")
 
@@ -139,6 +140,7 @@ def test_mending_needs_a_level(exact: AbacusPolicy) -> None:
 
 def test_a_table_of_values_is_what_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its network knows nothing here; a resumed mending has the same table."""
+    shorten_tables(monkeypatch)
     monkeypatch.setattr(mending_module, "MOST_POOLS", 5)
     for name in ("RANDOM_EXERCISES", "VARIATIONS"):
         monkeypatch.setattr(mending_module, name, 2_000)

@@ -15,7 +15,7 @@ import torch
 from abacus.batch import AbacusBatch
 from abacus.observation import decode_frame, encode_frame, observation_arrays
 from abacus.rules import ENCODING_PERIOD, Action
-from pipelines.learning import cloning, value_table
+from pipelines.learning import value_table
 from pipelines.learning.cloning import clone_every_action, takes
 from pipelines.learning.policy import new_policy
 from pipelines.learning.value_table import (
@@ -29,27 +29,21 @@ from pipelines.learning.value_table import (
 )
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
-from tests.pipelines.small_world import FRAMES, WORLD
+from tests.pipelines.small_world import FRAMES, TABLE_ROUNDS, WORLD, shorten_tables
 
 LEVEL = replace(WORLD, reward="no_of")
 STEPS = 2_000_000
-ROUNDS = 8
 GAMMA = 0.95
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small world needs fewer rounds and exercises."""
-    monkeypatch.setattr(value_table, "ROUNDS", ROUNDS)
-    for name in ("SEARCHED", "KEPT"):
-        monkeypatch.setattr(value_table, name, 1_000)
-    monkeypatch.setattr(value_table, "PRACTISED", 100)
-    monkeypatch.setattr(value_table, "CLONED_EXERCISES", 2_000)
+    shorten_tables(monkeypatch)
 
 
 def trained(level: Any = "no_of", seed: int = 0, steps: int = STEPS) -> ValueTable:
     training = TableTraining(replace(WORLD, reward=level), steps, GAMMA, seed)
-    assert len(list(training.rounds())) == ROUNDS
+    assert len(list(training.rounds())) == TABLE_ROUNDS
     return training.table
 
 
@@ -246,8 +240,7 @@ def test_a_table_is_stored_and_damage_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_all_actions_of_a_table_are_cloned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloning, "EVERY_ACTION", replace(cloning.EVERY_ACTION, updates=300))
+def test_all_actions_of_a_table_are_cloned() -> None:
     table = trained()
     torch.manual_seed(0)
     policy = new_policy("onehot", WORLD.base, FRAMES)
