@@ -307,7 +307,7 @@ class ValueTable:
     def load(self, path: Path) -> None:
         """Read what `save` wrote into an empty table; it can be asked, and not be trained on."""
         try:
-            with np.load(path, allow_pickle=False) as content:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
                 keys, values = content["keys"], content["values"]
             shapes = values.shape == (len(keys), ACTIONS) and len(keys) <= FULL * SLOTS
             if keys.dtype != np.int64 or not shapes:
