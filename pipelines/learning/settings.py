@@ -446,7 +446,7 @@ PRESETS: dict[str, Settings] = {
             "preset": "alone",
             "demo_operations": 0,
             "network": "wide",
-            "table_steps": 150_000_000,
+            "table_steps": 450_000_000,
             "n_timesteps": 0,
             "mending.rounds": 2,
             "mending.exercises": 1_500,

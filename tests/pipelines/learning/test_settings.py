@@ -182,7 +182,7 @@ def test_presets_resolve_and_flags_replace_their_values() -> None:
     assert (changed.ppo.gamma, changed.ppo.entropy.start) == (0.5, 0.2)
     assert changed.ppo.entropy.kind == alone.ppo.entropy.kind
     assert changed.ppo.gae_lambda == alone.ppo.gae_lambda == 0.8
-    assert changed.table_steps == alone.table_steps == 150_000_000
+    assert changed.table_steps == alone.table_steps == 450_000_000
 
 
 @pytest.mark.parametrize(
