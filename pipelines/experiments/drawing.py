@@ -29,7 +29,7 @@ from pipelines.scoring.figures import STYLE as REPORT_STYLE
 
 SCREEN, PRINT = ".png", ".pdf"
 SCREEN_DPI = 200
-BROWN, PALE = "#7a5230", "#7ea6cc"
+BROWN, PALE, OLIVE = "#7a5230", "#7ea6cc", "#6b7d1f"
 #: Characters of a title on an inch of its figure.
 _TITLE_CHARACTERS = 13.5
 STYLE: dict[str, Any] = {
@@ -86,6 +86,7 @@ LOOKS = (
     Look(GREY, "<", (0, (4, 1, 1, 1))),
     Look(BROWN, ">", (0, (1, 1))),
     Look(PALE, "p", (0, (3, 1.5))),
+    Look(OLIVE, "h", (0, (5, 1, 2, 1))),
 )
 
 
@@ -95,7 +96,7 @@ def look_of(kind: Kind) -> Look:
     if kind.reward in levels:
         place = 1 + levels.index(kind.reward) + operations.index(kind.operations)
         return LOOKS[place % len(LOOKS)]
-    return LOOKS[0] if kind.arm == "cloning" else LOOKS[-1]
+    return LOOKS[0] if kind.arm == "cloning" else LOOKS[9]
 
 
 @dataclass(frozen=True)

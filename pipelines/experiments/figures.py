@@ -71,7 +71,7 @@ _APPROACH_LOOKS = {
     "DAgger": 3,
     "PPO from nothing": 5,
     "value table": 6,
-    "value table, mended": 9,
+    "value table, mended": 10,
     "DQN, masked": 7,
     "DQN, unmasked": 4,
     "GAIL": 8,
