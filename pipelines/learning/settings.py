@@ -499,7 +499,8 @@ FLAGS = {
     ),
     "table_steps": Flag(
         "table_steps",
-        "steps of a table of values, learned from the reward and cloned before PPO; 0: none",
+        "steps from which a table of values learns, cloned before PPO; its searches for failing "
+        "exercises take more; 0: no table",
     ),
     "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: no PPO"),
     "critic_warmup": Flag("ppo.critic_warmup", "first steps, in which the actor is frozen"),
