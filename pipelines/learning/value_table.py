@@ -85,7 +85,7 @@ PRACTISED, PRACTICE_SHARE = 500, 0.85
 
 @cache
 def _descriptions(base: int) -> npt.NDArray[np.int64]:
-    """Return each frame without its phase, the same without its left digit, and its phase.
+    """Return each frame without left digit and phase, the same with its left digit, and its phase.
 
     Padding in place of the left digit is still told apart.
     """
