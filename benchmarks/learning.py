@@ -39,13 +39,17 @@ from oracle.demos.recorder import Recorder
 from pipelines.job.command_line import option, run
 from pipelines.learning.cloning import MUON, Cloning
 from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.exercises import Exercises
 from pipelines.learning.inference import RowLayout
 from pipelines.learning.networks import CHUNK, StateCritic, make_network
 from pipelines.learning.optimizer import Muon
+from pipelines.learning.planning import EXTREME, WIDTHS, Planner
 from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.policy_files import load_run
 from pipelines.learning.ppo import AbacusPPO
+from pipelines.learning.practice import practise
 from pipelines.learning.settings import PRESETS, CloningSettings, PpoSettings
-from pipelines.learning.value_table import TableTraining
+from pipelines.scoring.players import GreedyTable
 
 EXAMPLE = "python -m benchmarks.learning --profile"
 WORLD = AbacusConfig(start="random", reward="no_of")
@@ -60,7 +64,7 @@ class Options:
     updates: int = option(6, "updates of PPO in a repetition")
     profile: bool = option(False, "show where the time of PPO is spent")
     paper: bool = option(True, "time the paper's network too (takes 6 GB of memory)")
-    ppo: bool = option(True, "time PPO and the table of values too, not only cloning")
+    ppo: bool = option(True, "time PPO, planning and practice too, not only cloning")
 
 
 def best_rates(works: Sequence[Callable[[], int]], repetitions: int) -> list[float]:
@@ -157,17 +161,25 @@ def bare_ppo(settings: PpoSettings) -> Callable[[], int]:
     return work
 
 
-def value_table() -> Callable[[], int]:
-    """Steps of the table that learns from the reward, with its searches for failing exercises."""
-    training = TableTraining(WORLD, 60_000_000, 0.95, 0)
-    rounds = training.rounds()
-    for _ in range(5):
-        next(rounds)
+def planning() -> Callable[[], int]:
+    """Steps of the environment in which exercises are planned."""
+    planner, rng = Planner(WORLD), np.random.default_rng(0)
 
     def work() -> int:
-        before = training.table.steps
-        next(rounds)
-        return training.table.steps - before
+        before = planner.steps
+        planner.plan(Exercises.draw(rng, 200, WORLD, WIDTHS, EXTREME))
+        return planner.steps - before
+
+    return work
+
+
+def practice() -> Callable[[], int]:
+    """Steps of the environment in which the published policy practises."""
+    rng = np.random.default_rng(0)
+    table = GreedyTable(load_run(), WORLD.base, WORLD.frames)
+
+    def work() -> int:
+        return practise(table, Exercises.draw(rng, 2_000, WORLD), WORLD).steps
 
     return work
 
@@ -279,7 +291,8 @@ def main(options: Options) -> int:
             "bare torch, the limit": bare_ppo(settings),
         }
         show("PPO, steps", ppo, options.repetitions)
-        show("table of values", {"steps": value_table()}, options.repetitions)
+        show("planning", {"steps": planning()}, options.repetitions)
+        show("practice", {"steps": practice()}, options.repetitions)
     data = demonstrations()
     for batch in (CloningSettings().batch_size, 512):
         cloning = {

@@ -1,36 +1,38 @@
-"""Learn a table of values from the reward alone, with and without each of its ingredients.
+"""Learn from the reward alone: plan, clone, then practise until the policy's own runs are exact.
 
-Without --without all ingredients are used. Accuracy is that of the greedy table, by the rules of
-the reward level, on the operations of the study's scores.
+Prints a line for each round of mending, and the scores of the best policy at the end: operations
+solved by the rules of the reward level, errors at 16 digits and the longest run, on the operations
+of the study's scores. Ingredients are left out by --plan-exercises 0 (start from new weights), by
+--plan-order (other orders of equally good actions) and by --no-explore (random exercises alone).
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+
+import torch
+from stable_baselines3.common.logger import Logger
 
 from abacus.rules import AbacusConfig, Operations
 from pipelines.experiments.cells import RUN_EPISODES, RUN_LIMIT, SCORE_EPISODES, SCORE_SEED
 from pipelines.job.command_line import option, run
-from pipelines.learning.settings import PRESETS
-from pipelines.learning.value_table import INGREDIENTS, TableTraining
+from pipelines.learning import mending as mending_module
+from pipelines.learning.cloning import Cloning
+from pipelines.learning.mending import Mending, MendingRound
+from pipelines.learning.planning import planned_actions
+from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.settings import PRESETS, PlanOrder
 from pipelines.scoring.operations import PAPER_DIGITS, drawn_operations
 from pipelines.scoring.players import GreedyTable
-from pipelines.scoring.scores import (
-    Runs,
-    Score,
-    measure,
-    measure_runs,
-    training_score,
-)
+from pipelines.scoring.scores import Runs, Score, measure, measure_runs, training_score
 
-EXAMPLE = 'python -m benchmarks.reward_alone --reward no_of --without "own errors" --seeds 0 1 2'
+EXAMPLE = "python -m benchmarks.reward_alone --reward no_of_sp --seeds 0 1 2 --rounds 6"
 #: Operations of 16 digits of a score.
 LONG_OPERATIONS = 10_000
-#: Rounds from one line of a curve to the next.
-ROUNDS_PER_LINE = 3
+ALONE = PRESETS["alone"]
 
 
 @dataclass(frozen=True)
@@ -39,43 +41,64 @@ class Options:
 
     reward: str = option("no_of", "reward level")
     operations: Operations = option("both", "operations of the world")
-    steps: int = option(40_000_000, "environment steps of the table")
     seeds: tuple[int, ...] = option((0, 1, 2), "random seeds")
-    without: tuple[str, ...] = option((), f"ingredients to leave out: {', '.join(INGREDIENTS)}")
-    curve: bool = option(False, "print the accuracy during the training too")
+    plan_exercises: int = option(ALONE.planning.exercises, "exercises that are planned; 0: none")
+    plan_order: PlanOrder = option(ALONE.planning.order, "order of equally good actions")
+    rounds: int = option(ALONE.mending.rounds, "most rounds of mending")
+    explore: bool = option(True, "look for failures by exploration when few random exercises fail")
 
 
 def main(options: Options) -> int:
-    """Run the seeds one after another, and print a line for each."""
+    """Run the seeds one after another."""
+    torch.set_num_threads(1)
     world = AbacusConfig(reward=options.reward, operations=options.operations, start="random")
-    unknown = sorted(set(options.without) - set(INGREDIENTS))
-    if unknown:
-        raise ValueError(f"--without {unknown[0]!r}: give {', '.join(INGREDIENTS)}")
-    used = [name for name in INGREDIENTS if name not in options.without]
-    print(f"{options.reward}, {options.operations}, without {', '.join(options.without) or 'none'}")
+    if not options.explore:
+        mending_module.FEW_FAILING = -1
     for seed in options.seeds:
         started = time.process_time()
-        training = TableTraining(world, options.steps, PRESETS["alone"].ppo.gamma, seed, used)
-        for learned in training.rounds():
-            seconds = time.process_time() - started
-            line = f"seed {seed}: {learned.steps:,} steps, {seconds:.0f} processor seconds, "
-            if learned.last:
-                print(f"{line}{_accuracy(training, world)}; {_more(training, world)}", flush=True)
-            elif options.curve and learned.number % ROUNDS_PER_LINE == 0:
-                print(f"  {line}{_accuracy(training, world)}", flush=True)
+        policy, steps = _planned(options, world, seed)
+        print(f"seed {seed}: planned, {steps:,} steps, {_accuracy(policy, world)}", flush=True)
+        settings = replace(ALONE.mending, rounds=options.rounds)
+        mending = Mending(policy, world, settings, seed)
+
+        def after_round(done: MendingRound, mending: Mending = mending) -> None:
+            print(f"  round {done.number}: {done.describe()}", flush=True)
+
+        mending.run(after_round)
+        steps += sum(done.steps for done in mending.rounds)
+        seconds = time.process_time() - started
+        print(
+            f"seed {seed}: {steps:,} steps, {seconds:.0f} processor seconds, "
+            f"{_accuracy(mending.best, world)}; {_more(mending.best, world)}; own runs "
+            f"{mending.rounds[-1].verdict}",
+            flush=True,
+        )
     return 0
 
 
-def _accuracy(training: TableTraining, world: AbacusConfig) -> str:
-    table = GreedyTable(training.table, world.base, world.frames)
+def _planned(options: Options, world: AbacusConfig, seed: int) -> tuple[AbacusPolicy, int]:
+    """Return the policy that clones planned actions, and the steps that planning took."""
+    torch.manual_seed(seed)
+    policy = new_policy(ALONE.network, world.base, world.frames)
+    if not options.plan_exercises:
+        return policy, 0
+    settings = replace(ALONE.planning, exercises=options.plan_exercises, order=options.plan_order)
+    data, steps = planned_actions(world, settings, seed)
+    torch.manual_seed(seed)
+    Cloning(policy, data, ALONE.cloning, seed, Logger(None, [])).run()
+    return policy, steps
+
+
+def _accuracy(policy: AbacusPolicy, world: AbacusConfig) -> str:
+    table = GreedyTable(policy, world.base, world.frames)
     score = training_score(table, world, SCORE_EPISODES, SCORE_SEED)
     failures = ", ".join(f"{kind} {count}" for kind, count in score.failures.items() if count)
     return f"{score.accuracy:.2%} solved ({failures or 'no failures'})"
 
 
-def _more(training: TableTraining, world: AbacusConfig) -> str:
+def _more(policy: AbacusPolicy, world: AbacusConfig) -> str:
     """Return the errors at 16 digits, and the longest run of operations."""
-    table = GreedyTable(training.table, world.base, world.frames)
+    table = GreedyTable(policy, world.base, world.frames)
     long = Score.of_length(PAPER_DIGITS, LONG_OPERATIONS)
     sampler = partial(
         drawn_operations, digits=PAPER_DIGITS, base=world.base, operations=world.operations

@@ -1,10 +1,11 @@
 """Mend a policy: let it practise what it gets wrong until its own runs are exact.
 
-The reward of the level is the only judge, and no answer of the teacher is used. The policy is
-corrected as a table: other actions are tried in exercises that fail, and all its runs are explored,
-until nothing fails; then the table is cloned and certified. The reward level and the abacus are
-those of the run that the policy comes from, unless flags say otherwise. The result is a run folder
-of its own. --resume continues a run.
+The reward of the level is the only judge, and no answer of the teacher is used. Where the policy
+fails in exercises, other actions are tried; what succeeds is cloned into new weights. When hardly
+anything fails, all runs of the policy are explored, and what fails there is practised too, until
+nothing fails at any width. The reward level and the abacus are those of the run that the policy
+comes from, unless flags say otherwise. The result is a run folder of its own. --resume continues a
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pipelines.bc_then_ppo import Options as RunOptions
 from pipelines.bc_then_ppo import start
 from pipelines.job.command_line import argument, run
 
-EXAMPLE = "python -m pipelines.mend runs/alone-wide-s0-1 --mend-rounds 30"
+EXAMPLE = "python -m pipelines.mend runs/alone-onehot-s0-1 --mend-rounds 40"
 #: The world's settings that are flags, and are taken from the policy's run.
 _WORLD = ("base", "columns", "max_digits", "frames", "operations", "reward", "start")
 
@@ -40,7 +41,7 @@ def main(options: Options) -> int:
         "preset": "alone",
         **_origin_of(options.policy),
         "start_from": options.policy,
-        "table_steps": 0,
+        "plan_exercises": 0,
         "n_timesteps": 0,
         **options.given,
     }

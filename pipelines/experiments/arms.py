@@ -33,11 +33,15 @@ class Arm:
     reward: bool = False
     #: Whether it takes the environment steps of its comparison.
     steps: bool = False
-    #: Flag that takes these steps.
-    step_flag: str = "n_timesteps"
-    network: str = "onehot"
+    #: Whether it plans and mends, as its preset says.
+    plans: bool = False
     #: Preset of its settings; None: `alone` for steps without demonstrations, `default` otherwise.
     preset: str | None = None
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether it learns from steps of the environment, given by the grid or its own."""
+        return self.steps or self.plans
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -61,13 +65,11 @@ _ARMS = (
     Arm("cloning", "cloning alone", "experiments.clones:CLONING", demonstrations=1),
     Arm("ppo", "PPO", "experiments.clones:PPO", demonstrations=0, reward=True, steps=True),
     Arm(
-        "table",
-        "value table",
+        "planning",
+        "planning and mending",
         "experiments.clones:PPO",
         reward=True,
-        steps=True,
-        step_flag="table_steps",
-        network="wide",
+        plans=True,
         preset="alone",
     ),
     Arm("teaching", "teaching", "experiments.clones:TEACHING", demonstrations=0, preset="exact"),

@@ -63,31 +63,22 @@ def _fine_tune(job: Job) -> Trained:
 
 
 def _curve(settings: Settings, result: TrainingResult) -> dict[str, Any]:
-    """Return evaluations and their times; those of PPO follow those of the table before it."""
-    if not settings.table_steps:
+    """Return evaluations and their times: of mending if there was any, otherwise of PPO."""
+    if settings.mending.rounds:
         return {
-            "evaluations": result.evaluations,
-            "seconds_at_evaluation": result.seconds_at_evaluation,
+            "evaluations": result.mending_evaluations,
+            "seconds_at_evaluation": result.seconds_at_mending_evaluation,
         }
-    before, seconds = result.table_evaluations[-1].step, result.seconds_at_table_evaluation[-1]
-    # The first evaluation after the table is of its clone.
-    tuned = result.evaluations[1:]
     return {
-        "evaluations": [
-            *result.table_evaluations,
-            *(replace(each, step=each.step + before) for each in tuned),
-        ],
-        "seconds_at_evaluation": [
-            *result.seconds_at_table_evaluation,
-            *(seconds + each for each in result.seconds_at_evaluation[1:]),
-        ],
+        "evaluations": result.evaluations,
+        "seconds_at_evaluation": result.seconds_at_evaluation,
     }
 
 
 def _steps(settings: Settings, result: TrainingResult) -> dict[str, int]:
     """Return the environment steps of each stage that the run had."""
     steps = {
-        "table": result.table_evaluations[-1].step if settings.table_steps else 0,
+        "planning": result.planned_steps,
         "ppo": result.evaluations[-1].step,
         "mending": result.mending_steps,
     }

@@ -70,8 +70,7 @@ _APPROACH_LOOKS = {
     "teaching": 2,
     "DAgger": 3,
     "PPO from nothing": 5,
-    "value table": 6,
-    "value table, mended": 10,
+    "planning and mending": 10,
     "DQN, masked": 7,
     "DQN, unmasked": 4,
     "GAIL": 8,
@@ -92,9 +91,7 @@ def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
     tuned = fine_tuning(rows)
     if len(tuned):
         yield reward_modules(tuned, folder)
-    # The curve of a mended table is that of the table.
-    unmended = rows[~rows["approach"].str.endswith("mended")]
-    curves = [part[part["evaluations"] > 0] for part in reward_alone(unmended)]
+    curves = [part[part["evaluations"] > 0] for part in reward_alone(rows)]
     levels = [part[part["operations"] == "both"] for part in curves]
     if any(map(len, levels)):
         yield learning_curves([part for part in levels if len(part)], "curves_levels", folder)
@@ -433,8 +430,12 @@ class CurveLine:
 
     @property
     def end(self) -> float:
-        """Interquartile mean of the accuracies at the end of training."""
-        return float(iqm(self.seeds["last_own_accuracy"]))
+        """Interquartile mean of the accuracies at the end of training.
+
+        Mending ends with the policy that is kept; what `last` scores there is the one before it.
+        """
+        mended = bool(self.seeds["record"].iloc[0].stage_steps.get("mending"))
+        return float(iqm(self.seeds["final_own_accuracy" if mended else "last_own_accuracy"]))
 
     def draw(self, axes: Axes) -> None:
         """Draw a line of means over seeds with its band, and a thin line for each seed."""

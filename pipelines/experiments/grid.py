@@ -40,7 +40,7 @@ _MOST_SEEDS = 1000
 #: Flags that the grid sets itself, and flags that are the same in all runs.
 _FIXED = {
     *("preset", "demonstrations", "demo_operations", "reward", "operations", "seed", "demo_seed"),
-    *("n_timesteps", "table_steps", "teach_rounds", "start_from", "network", "base", "frames"),
+    *("n_timesteps", "teach_rounds", "start_from", "network", "base", "frames"),
     *("threads", "device"),
 }
 _SETTINGS = sorted(set(FLAGS) - _FIXED)
@@ -152,9 +152,8 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
     alone = steps > 0 and not row["demonstrations"]
     preset = arm.preset or ("alone" if alone else "default")
     given = {
-        # The study measures the learners by themselves, unless the grid says otherwise.
-        "table_steps": 0,
-        "mend_rounds": 0,
+        # The study measures the learners by themselves.
+        **({} if arm.plans else {"plan_exercises": 0, "mend_rounds": 0}),
         **more,
         "preset": preset,
         # The settings of an arm with neither demonstrations nor steps are those of cloning one.
@@ -164,9 +163,7 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
         "seed": seed,
         # Other demonstrations too: seeds would else differ in the initial weights alone.
         "demo_seed": seed,
-        "n_timesteps": 0,
-        "network": arm.network,
-        arm.step_flag: steps,
+        "n_timesteps": steps,
     }
     if preset != "exact":
         # Only the arm that is taught asks the teacher for more.

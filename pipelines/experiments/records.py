@@ -139,7 +139,7 @@ class Record:
     #: them; 0 operations for labels without a demonstration.
     labels: int
     demonstrated: int
-    #: Environment steps by stage, such as `table`, `ppo` and `mending`.
+    #: Environment steps by stage, such as `planning`, `ppo` and `mending`.
     stage_steps: dict[str, int]
     #: Rounds of teaching, the first one before it.
     rounds: tuple[TeachingRound, ...]
@@ -234,8 +234,6 @@ def frame_of(records: Sequence[Record]) -> pd.DataFrame:
 
 def approach_of(cell: Cell) -> str:
     """Return in words how a cell's policy is learned: the arm, or the stages of a run with PPO."""
-    if cell.arm == "table":
-        return "value table, mended" if cell.settings["mend_rounds"] else "value table"
     if cell.arm != "ppo":
         return ARMS[cell.arm].title
     return "clone, then PPO" if cell.demonstrations else "PPO from nothing"
@@ -308,12 +306,12 @@ def by_setting(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 def with_steps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of arms that take environment steps, by which they can be compared."""
-    return rows[rows["arm"].map(lambda arm: ARMS[arm].steps).astype(bool)]
+    return rows[rows["arm"].map(lambda arm: ARMS[arm].takes_steps).astype(bool)]
 
 
 def without_steps(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of arms that learn from the teacher's answers alone."""
-    return rows[~rows["arm"].map(lambda arm: ARMS[arm].steps).astype(bool)]
+    return rows[~rows["arm"].map(lambda arm: ARMS[arm].takes_steps).astype(bool)]
 
 
 def fine_tuning(rows: pd.DataFrame) -> pd.DataFrame:
@@ -326,8 +324,8 @@ def fine_tuning(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def reward_alone(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return PPO without demonstrations and tables, for each comparison that has them."""
-    return comparisons(rows[rows["arm"].isin(("ppo", "table")) & (rows["demonstrations"] == 0)])
+    """Return PPO without demonstrations, and planning, for each comparison that has them."""
+    return comparisons(rows[rows["arm"].isin(("ppo", "planning")) & (rows["demonstrations"] == 0)])
 
 
 def budget(rows: pd.DataFrame) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,6 @@ MUON = {"adam_share": 0.1, "steps": 3}
 SCORE_UPDATES = 500
 #: Disables the log of BC: ours has a line per score.
 NEVER = 10**9
-#: How every action of a table is cloned: it is to be held, and nothing is to be inferred.
-EVERY_ACTION = CloningSettings(
-    updates=4_000, batch_size=1024, learning_rate=0.05, weight_decay=0.0, label_smoothing=0.0
-)
-#: Times that a network is trained until it takes all of them. After the first, the learning rate is
-#: lower, and observations with another action count as often as this.
-REPETITIONS, REPEATED_RATE, WRONG_COUNT = 8, 0.0125, 20
 
 
 @dataclass(frozen=True)
@@ -194,34 +187,6 @@ class Cloning:
         self.generator.set_state(state["generator"])
         self.updates = state["updates"]
         self.curve = [CloningScore(**score) for score in state["curve"]]
-
-
-def clone_every_action(
-    policy: AbacusPolicy, data: CloningSet, report: Callable[[str], None], repetitions: int
-) -> int:
-    """Train a policy until it takes every action of a table; return how many are missing.
-
-    The order of minibatches comes from torch's generator.
-    """
-    settings, wrong = EVERY_ACTION, torch.empty(0, dtype=torch.int64)
-    for number in range(repetitions):
-        rows = torch.cat([torch.arange(len(data)), wrong.repeat(WRONG_COUNT)])
-        seed = int(torch.randint(2**31, ()))
-        Cloning(policy, data.rows_at(rows), settings, seed, Logger(None, [])).run()
-        wrong = torch.nonzero(~takes(policy, data))[:, 0]
-        report(f"cloning {number + 1}: {len(wrong):,} of {len(data):,} actions missing")
-        if not len(wrong):
-            break
-        settings = replace(EVERY_ACTION, learning_rate=REPEATED_RATE)
-    return len(wrong)
-
-
-def takes(policy: AbacusPolicy, data: CloningSet) -> torch.Tensor:
-    """Return for each observation whether the policy takes its action."""
-    network = policy.network
-    with torch.no_grad():
-        log_probs = masked_log_probs(network.logits(network.inputs(data.rows)), data.masks)
-    return log_probs.argmax(dim=1) == data.actions
 
 
 def one_cycle(done: float) -> float:

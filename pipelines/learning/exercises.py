@@ -179,13 +179,18 @@ class Exercises:
         operations = self.signs[which], self.operands[which]
         return Exercises(self.columns, self.starts, firsts, self.counts, *operations)
 
-    def batches(self, world: AbacusConfig) -> Iterator[tuple[npt.NDArray[np.int64], AbacusBatch]]:
-        """Yield abaci that are about to start exercises of one width, and which these are."""
+    def batches(
+        self, world: AbacusConfig, spare: int = 0
+    ) -> Iterator[tuple[npt.NDArray[np.int64], AbacusBatch]]:
+        """Yield abaci that are about to start exercises of one width, and which these are.
+
+        `spare` abaci follow in each batch.
+        """
         for columns in np.unique(self.columns).tolist():
             rows = np.flatnonzero(self.columns == columns)
             for start in range(0, len(rows), BATCH):
                 part = rows[start : start + BATCH]
-                yield part, self._batch(part, columns, world)
+                yield part, self._batch(np.pad(part, (0, spare), mode="edge"), columns, world)
 
     def _batch(self, rows: npt.NDArray[np.int64], columns: int, world: AbacusConfig) -> AbacusBatch:
         counts = self.counts[rows]

@@ -157,8 +157,7 @@ class OneHotNetwork(CompactNetwork):
 class WideNetwork(OneHotNetwork):
     """`onehot` with an actor of twice the width, for policies whose algorithm is less regular.
 
-    In base 5 with three frames 75 - 256 - 256 - 8, 87,304 parameters: enough for 200,000 actions of
-    a policy that found its own way, which `pipelines.learning.mending` clones one by one.
+    In base 5 with three frames 75 - 256 - 256 - 8, 87,304 parameters.
     """
 
     ACTOR = (256, 256)

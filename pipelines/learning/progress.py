@@ -15,8 +15,10 @@ from tqdm import tqdm
 
 from pipelines.learning.settings import Settings
 
-#: Updates in the time of a step of a table.
-UPDATES_PER_TABLE_STEP = 1e-4
+#: Updates in the time that planning an exercise takes.
+UPDATES_PER_PLAN = 1.0
+#: Rounds after which mending has usually ended; see docs/reward_alone.md.
+USUAL_MENDING = 12
 #: Rounds after which teaching has usually ended; see docs/cloning.md.
 USUAL_ROUNDS = 5
 _FORMAT = "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"
@@ -47,15 +49,15 @@ class RunBar:
         minibatches = ppo.n_epochs * -(-ppo.rollout // ppo.batch_size)
         #: Expected steps of each stage in its own unit, in the order of the stages.
         self.expected = {
-            "table": settings.table_steps,
-            "cloning": updates if settings.demo_operations or settings.table_steps else 0,
+            "planning": settings.planning.exercises,
+            "cloning": updates if settings.demo_operations or settings.planning.exercises else 0,
             "ppo": steps_made(settings),
-            "mending": settings.mending.rounds,
+            "mending": min(settings.mending.rounds, USUAL_MENDING),
             "teaching": rounds_expected(settings, 0),
         }
         #: Gradient updates in a step of each stage.
         self._updates = {
-            "table": UPDATES_PER_TABLE_STEP,
+            "planning": UPDATES_PER_PLAN,
             "cloning": 1.0,
             "ppo": minibatches / ppo.rollout,
             "mending": settings.mending.cloning.updates,

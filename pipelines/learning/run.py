@@ -1,4 +1,4 @@
-"""A training run: clone, fine-tune with PPO, mend or teach, evaluate, save, resume.
+"""A training run: clone or plan, fine-tune with PPO, mend or teach, evaluate, save, resume.
 
 The checkpoint is the only state of a run. It is written before anything that is derived from it:
 policies and logs are written from it again on resume, so that a run that was killed at any moment
@@ -13,25 +13,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 
 from abacus.checks import check_choice
 from abacus.sb3 import AbacusVecEnv
 from abacus.tasks import Task
 from oracle.exact.certificate import digest_of
 from oracle.exact.own_runs import EXACT
-from pipelines.learning.cloning import (
-    REPETITIONS,
-    Cloning,
-    CloningScore,
-    clone_every_action,
-    copy_weights,
-)
+from pipelines.learning.cloning import Cloning, CloningScore, copy_weights
 from pipelines.learning.cloning_data import (
     CloningSet,
     Log,
@@ -40,21 +34,17 @@ from pipelines.learning.cloning_data import (
 )
 from pipelines.learning.exercises import Exercise, exercises_for_ppo
 from pipelines.learning.mending import Mending, MendingRound
+from pipelines.learning.planning import planned_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
-from pipelines.learning.run_folder import TABLE, RunFolder
+from pipelines.learning.run_folder import RunFolder
 from pipelines.learning.teaching import Round, Teaching
-from pipelines.learning.value_table import (
-    TableTraining,
-    ValueTable,
-    met_actions,
-)
 from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
 
-#: Seconds of work that a killed run loses at most, beside an epoch, a rollout, the training of a
-#: table or a round of mending.
+#: Seconds of work that a killed run loses at most, beside an epoch, a rollout, planning or a round
+#: of mending.
 CHECKPOINT_SECONDS = 10.0
 #: Stages of a run, as checkpoints name them: `trained` lacks the reports alone.
 STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
@@ -65,8 +55,8 @@ STAGES = CLONING, TUNING, MENDING, TEACHING, TRAINED, FINISHED = (
     "trained",
     "finished",
 )
-#: Rounds of a table's training from one evaluation to the next.
-TABLE_ROUNDS_PER_EVALUATION = 3
+#: The part of `cloning` in which exercises are planned, as the bar names it.
+PLANNING = "planning"
 #: Times of PPO over all parts of a resumed run: wall clock and processor time.
 CLOCKS: dict[str, Callable[[], float]] = {
     "ppo": time.perf_counter,
@@ -112,9 +102,12 @@ class TrainingResult:
     seconds_at_evaluation: list[float]
     seconds: dict[str, float]
     longest_training_run: int
-    #: Evaluations of the table before PPO, and its processor time at each.
-    table_evaluations: list[Evaluation] = field(default_factory=list)
-    seconds_at_table_evaluation: list[float] = field(default_factory=list)
+    #: Environment steps of planning.
+    planned_steps: int = 0
+    #: Evaluations of the policies with which rounds of mending began, at the steps of all stages
+    #: until then, and the processor time of all stages at each.
+    mending_evaluations: list[Evaluation] = field(default_factory=list)
+    seconds_at_mending_evaluation: list[float] = field(default_factory=list)
     #: Answers of the teacher that were cloned before PPO.
     cloned_answers: int = 0
     mended: Evaluation | None = None
@@ -161,12 +154,12 @@ class Training:
             self.evaluations = [Evaluation(**each) for each in self.saved.get("evaluations", [])]
             self.seconds: dict[str, float] = dict(self.saved.get("seconds", {}))
             self.seconds_at_evaluation = list(self.saved.get("seconds_at_evaluation", []))
-            #: Of the table that is learned before PPO; steps and times count from its start.
-            self.table_evaluations = [
-                Evaluation(**each) for each in self.saved.get("table_evaluations", [])
+            self.planned_steps: int = self.saved.get("planned_steps", 0)
+            self.mending_evaluations = [
+                Evaluation(**each) for each in self.saved.get("mending_evaluations", [])
             ]
-            self.seconds_at_table_evaluation = list(
-                self.saved.get("seconds_at_table_evaluation", [])
+            self.seconds_at_mending_evaluation = list(
+                self.saved.get("seconds_at_mending_evaluation", [])
             )
             #: Weights of each saved policy, and the number of its evaluation.
             self.policies: dict[str, dict[str, Any]] = dict(self.saved.get("policies", {}))
@@ -234,10 +227,6 @@ class Training:
             ) from error
 
     @property
-    def _table_path(self) -> Path:
-        return self.folder.path / TABLE
-
-    @property
     def finished(self) -> bool:
         """Whether all outputs of the run were written."""
         return bool(self.saved["stage"] == FINISHED)
@@ -277,8 +266,9 @@ class Training:
             seconds_at_evaluation=self.seconds_at_evaluation[: len(learned)],
             seconds=self.seconds,
             longest_training_run=self._longest_run,
-            table_evaluations=self.table_evaluations,
-            seconds_at_table_evaluation=self.seconds_at_table_evaluation,
+            planned_steps=self.planned_steps,
+            mending_evaluations=self.mending_evaluations,
+            seconds_at_mending_evaluation=self.seconds_at_mending_evaluation,
             cloned_answers=self.cloned_answers,
             mended=self._evaluation_of("mended"),
             mending_rounds=tuple(self.mending_rounds),
@@ -321,41 +311,36 @@ class Training:
                 ) from None
         elif settings.demo_operations:
             self._clone()
-        elif settings.table_steps:
-            self._clone_table()
+        elif settings.planning.exercises:
+            self._plan()
         self.seconds["cloning"] = self.seconds.get("cloning", 0.0) + time.perf_counter() - started
         self._evaluate(0)
         self._keep_policy("clone" if self._has_clone else "last", "best", "last")
 
-    def _clone_table(self) -> None:
-        """Learn a table of values from the reward, and clone it; a killed run repeats both."""
+    def _plan(self) -> None:
+        """Clone the best runs of exercises, found from the reward; a killed run repeats it."""
         settings, started = self.settings, time.process_time()
-        torch.manual_seed(settings.seed)
-        self.table_evaluations, self.seconds_at_table_evaluation = [], []
-        training = TableTraining(
-            settings.world, settings.table_steps, settings.ppo.gamma, settings.seed
-        )
-        for learned in training.rounds():
-            self.seconds["table_processor"] = time.process_time() - started
-            self.bar.show("table", learned.steps, learned.describe())
-            if learned.last or learned.number % TABLE_ROUNDS_PER_EVALUATION == 0:
-                self.log(f"table: {learned.describe()}")
-                evaluation = self.evaluator(training.table, learned.steps)
-                self.log(evaluation_line(evaluation))
-                self.table_evaluations.append(evaluation)
-                self.seconds_at_table_evaluation.append(self.seconds["table_processor"])
+
+        def on_progress(planned: int, steps: int) -> None:
+            self.bar.show(PLANNING, planned, f"{steps:,} steps of the environment")
             if self.interruption.requested:
                 raise KeyboardInterrupt
-        training.table.save(self._table_path)
-        self._check_input("table", training.table.digest)
-        data = met_actions(training.table, settings.world, settings.seed)
-        # PPO and mending do not need every action: mending corrects the table, not its clone.
-        repetitions = 1 if settings.n_timesteps or settings.mending.rounds else REPETITIONS
-        missing = clone_every_action(self.policy, data, self._show_cloning, repetitions)
-        self.log(f"cloned {len(data):,} actions of the table, {missing:,} are missing")
 
-    def _show_cloning(self, line: str) -> None:
-        self.bar.show(CLONING, 0, line)
+        data, self.planned_steps = planned_actions(
+            settings.world, settings.planning, settings.seed, on_progress
+        )
+        self.log(
+            f"planned {settings.planning.exercises:,} exercises in {self.planned_steps:,} steps of "
+            f"the environment: {len(data):,} observations to clone"
+        )
+        torch.manual_seed(settings.seed)
+        cloning = Cloning(self.policy, data, settings.cloning, settings.seed, Logger(None, []))
+        last = cloning.run(self._show_cloning)
+        self.seconds["planning_processor"] = time.process_time() - started
+        self.log(f"cloned in {last.update:,} updates: {last.accuracy:.2%} of the actions learned")
+
+    def _show_cloning(self, score: CloningScore) -> None:
+        self.bar.show(CLONING, score.update, f"{score.update:,} updates, loss {score.loss:.4f}")
         if self.interruption.requested:
             raise KeyboardInterrupt
 
@@ -438,9 +423,7 @@ class Training:
         self.policies.setdefault("tuned", self.policies["best"])
         policy = copy.deepcopy(self.policy)
         policy.load_state_dict(self.policies["tuned"]["weights"])
-        mending = Mending(
-            policy, settings.world, settings.mending, settings.seed, self._table_to_mend()
-        )
+        mending = Mending(policy, settings.world, settings.mending, settings.seed)
         if state:
             with self.folder.reading_checkpoint():
                 mending.load_state(state)
@@ -448,31 +431,32 @@ class Training:
         def after_round(score: MendingRound) -> None:
             rounds = f"{score.number} of at most {settings.mending.rounds} rounds"
             self.bar.show(MENDING, score.number, rounds)
+            self.log(f"round {score.number}: {score.describe()}")
+            self._evaluate_round(mending)
             self.mending_rounds, self.practised = mending.rounds, mending.practised
             self.seconds["mending"] = before + time.perf_counter() - started
-            self.log(f"round {score.number}: {score.describe()}")
             self._save_after_ppo(MENDING, {"mending": mending.state()})
             if self.interruption.requested:
                 raise KeyboardInterrupt
 
-        mending.on_pool = lambda line: self.bar.show(MENDING, len(mending.rounds), line)
+        mending.on_progress = lambda line: self.bar.show(MENDING, len(mending.rounds), line)
         exact = mending.run(after_round)
-        self._evaluate(self.model.num_timesteps, mending.policy)
-        self._keep_policy("mended", policy=mending.policy)
+        self._evaluate(self.model.num_timesteps, mending.best)
+        self._keep_policy("mended", policy=mending.best)
         if exact or self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
-            self._keep_policy("best", policy=mending.policy)
+            self._keep_policy("best", policy=mending.best)
 
-    def _table_to_mend(self) -> ValueTable | None:
-        """Return the table whose clone the policy is; None if PPO has changed the clone."""
-        settings = self.settings
-        if not settings.table_steps or settings.n_timesteps:
-            return None
-        table, path = ValueTable(settings.world.base, settings.world.frames), self._table_path
-        if not path.is_file():
-            raise ValueError(f"{path.name} of the run is missing: start another run")
-        table.load(path)
-        self._check_input("table", table.digest)
-        return table
+    def _evaluate_round(self, mending: Mending) -> None:
+        """Evaluate the policy with which a round of mending began, for the learning curve."""
+        rounds = mending.rounds[:-1]
+        steps = self.planned_steps + self.model.num_timesteps + sum(each.steps for each in rounds)
+        evaluation = self.evaluator(mending.judged, steps)
+        self.log(evaluation_line(evaluation))
+        clocks = self.seconds.get("planning_processor", 0.0) + self.seconds.get(
+            "ppo_processor", 0.0
+        )
+        self.mending_evaluations.append(evaluation)
+        self.seconds_at_mending_evaluation.append(clocks + sum(each.seconds for each in rounds))
 
     def _teach_if_wanted(self) -> None:
         if not self.settings.teaching.rounds or "taught" in self.policies:
@@ -602,8 +586,9 @@ class Training:
             "evaluations": [evaluation.to_dict() for evaluation in self.evaluations],
             "seconds": self.seconds,
             "seconds_at_evaluation": self.seconds_at_evaluation,
-            "table_evaluations": [each.to_dict() for each in self.table_evaluations],
-            "seconds_at_table_evaluation": self.seconds_at_table_evaluation,
+            "planned_steps": self.planned_steps,
+            "mending_evaluations": [each.to_dict() for each in self.mending_evaluations],
+            "seconds_at_mending_evaluation": self.seconds_at_mending_evaluation,
             "longest_run": self._longest_run,
             "policies": self.policies,
             "inputs": self.inputs,

@@ -8,14 +8,12 @@ progress.csv      a row per update of PPO
 evaluations.csv   a row per evaluation of the greedy policy
 tensorboard/      the same logs for TensorBoard
 clone/ best/ last/ tuned/ mended/ taught/   policies: policy.safetensors and policy.json
-table.npz         the table of values that was learned from the reward alone
 teaching_set.h5   the demonstrations that were asked for in teaching
 own_operations.h5 operations that the best policy solves by itself, after mending
 model.zip         the last policy for Stable-Baselines3
 certificate.json, own_runs.json, report.md, summary.json
 
-A run resumes from its settings and its checkpoint, to mend a table also from that, and all are
-compared with their digests.
+A run resumes from its settings and its checkpoint, and both are compared with their digests.
 Logs and policies are derived: the checkpoint holds them as well, and a resumed run writes them
 again.
 """
@@ -66,11 +64,9 @@ LOGS = ("cloning", "progress", "evaluations")
 MODEL, REPORT, SUMMARY = "model.zip", "report.md", "summary.json"
 TEACHING_SET, OWN_OPERATIONS = "teaching_set.h5", "own_operations.h5"
 #: Files that are written atomically.
-#: The table of values of a run without demonstrations.
-TABLE = "table.npz"
 WRITTEN = (
     *(COMMAND, CONFIG, CHECKPOINT, MODEL, CERTIFICATE_FILE, OWN_RUNS_FILE, REPORT, SUMMARY),
-    *(OWN_OPERATIONS, TABLE),
+    OWN_OPERATIONS,
     *(f"{name}.csv" for name in LOGS),
     *(f"{policy}/{name}" for policy in SAVED_POLICIES for name in (WEIGHTS_FILE, DESCRIPTION_FILE)),
 )

@@ -105,7 +105,7 @@ def report_run(folder: RunFolder, result: TrainingResult) -> Table:
         "taught": None if result.taught is None else result.taught.to_dict(),
         "rounds": [asdict(each) for each in result.rounds],
         "evaluations": [evaluation.to_dict() for evaluation in result.evaluations],
-        "table_evaluations": [evaluation.to_dict() for evaluation in result.table_evaluations],
+        "mending_evaluations": [each.to_dict() for each in result.mending_evaluations],
         "exact": None if certificate is None else certificate.exact,
         "own_runs": {name: found.verdict for name, found in own_runs.items()},
         "longest_training_run": result.longest_training_run,
@@ -245,17 +245,17 @@ def _table(
     """Return a row for each stage: the clone, PPO's best and last policy, mended, taught."""
     cloned = settings.demo_operations, result.cloned_answers
     stages = []
-    table_steps = result.table_evaluations[-1].step if result.table_evaluations else 0
+    planned = result.planned_steps
     if result.clone is not None:
         stages.append(("after cloning", "clone", cloned, 0))
     if result.last.step:
-        stages.append(("after PPO (best)", "best", cloned, table_steps))
+        stages.append(("after PPO (best)", "best", cloned, planned))
         if result.last is not result.best:
-            stages.append(("after PPO (last)", "last", cloned, table_steps))
-    elif table_steps:
-        stages.append(("table, cloned", "last", cloned, table_steps))
+            stages.append(("after PPO (last)", "last", cloned, planned))
+    elif planned:
+        stages.append(("planned, cloned", "last", cloned, planned))
     if result.mended is not None:
-        stages.append(("after mending", "mended", cloned, table_steps + result.mending_steps))
+        stages.append(("after mending", "mended", cloned, planned + result.mending_steps))
     if result.taught is not None:
         best = min(result.rounds, key=lambda each: each.wrong)
         stages.append(("after teaching", "taught", (best.operations, best.answers), 0))
@@ -310,18 +310,18 @@ def _mending_lines(result: TrainingResult) -> list[str]:
     if not result.mending_rounds:
         return []
     header = (
-        *("round", "failing", "tried", "pools", "practised", "corrections"),
-        *("own runs", "steps"),
+        *("round", "failing", "tried", "found by exploration", "own runs"),
+        *("states practised", "observations changed", "steps"),
     )
     rows = tuple(
         (
             str(each.number),
             f"{each.failed:,}",
             f"{each.tried:,}",
-            str(each.pools),
-            f"{each.practised:,}",
-            f"{each.corrections:,}",
+            f"{each.found:,}" if each.situations else NOT_COUNTED,
             each.verdict,
+            f"{each.states:,}",
+            f"{each.changed:,}",
             f"{each.steps:,}",
         )
         for each in result.mending_rounds

@@ -29,6 +29,8 @@ OptimizerName = Literal["muon", "adamw"]
 #: `margin`: the observations of which the policy is least sure, whether right or wrong.
 Choice = Literal["spread", "random", "nearest", "cover", "longer", "margin"]
 StartWeights = Literal["new", "kept"]
+#: Which of equally good actions planning prefers; see `pipelines.learning.planning.ORDERS`.
+PlanOrder = Literal["right-first", "finger-first", "signpost-first", "submit-first"]
 CriticSees = Literal["observation", "progress", "state"]
 T = TypeVar("T")
 
@@ -177,25 +179,26 @@ class TeachingSettings(_Checked):
 
 
 @dataclass(frozen=True)
+class PlanningSettings(_Checked):
+    """How the best runs of exercises are searched for, with the reward as the only guide."""
+
+    #: Exercises that are planned and cloned; 0: no planning.
+    exercises: int = _number(0, _AT_LEAST_0)
+    order: PlanOrder = "right-first"
+
+
+@dataclass(frozen=True)
 class MendingSettings(_Checked):
     """How a policy practises what it gets wrong, with the reward as the only judge."""
 
     #: Most rounds; 0: no mending.
     rounds: int = _number(0, _AT_LEAST_0)
-    #: Random exercises of a round, of three operations each.
-    tried: int = _number(10_000, _AT_LEAST_1)
-    #: Failing runs that are corrected at a time.
-    exercises: int = _number(300, _AT_LEAST_1)
-    #: How the policy's own solved operations are cloned into new weights. It is to be learned as it
-    #: is, and less regular than the teacher's algorithm: weaker regularisation, more updates.
+    #: Random exercises that are practised in a round, of three operations each.
+    exercises: int = _number(12_000, _AT_LEAST_1)
+    #: How what was practised is cloned into new weights. With label smoothing, a few actions that
+    #: differ from those of all like observations would not be learned.
     cloning: CloningSettings = field(
-        default_factory=lambda: CloningSettings(
-            updates=4_000,
-            batch_size=512,
-            learning_rate=0.05,
-            weight_decay=0.05,
-            label_smoothing=0.05,
-        )
+        default_factory=lambda: CloningSettings(batch_size=512, label_smoothing=0.0)
     )
 
 
@@ -289,8 +292,7 @@ class Settings(_Checked):
         default_factory=lambda: AbacusConfig(reward="no_of", start="random")
     )
     cloning: CloningSettings = field(default_factory=CloningSettings)
-    #: Steps of a table of values, learned from the reward and cloned before PPO; 0: no table.
-    table_steps: int = _number(0, _AT_LEAST_0)
+    planning: PlanningSettings = field(default_factory=PlanningSettings)
     n_timesteps: int = _number(600_000, _AT_LEAST_0)
     ppo: PpoSettings = field(default_factory=PpoSettings)
     mending: MendingSettings = field(default_factory=MendingSettings)
@@ -306,12 +308,14 @@ class Settings(_Checked):
         _check_device(self.device)
         if self.demo_operations and self.start_from is not None:
             raise ValueError("demo_operations and start_from: give one of them, the other as 0")
-        if self.table_steps and (self.demo_operations or self.start_from is not None):
+        planned = self.planning.exercises
+        if planned and (self.demo_operations or self.start_from is not None):
             raise ValueError(
-                "table_steps and demo_operations or start_from: give one of them, the others as 0"
+                "plan_exercises and demo_operations or start_from: give one of them, the others "
+                "as 0"
             )
         rounds = self.mending.rounds or self.teaching.rounds
-        if not (self.demo_operations or self.table_steps or self.n_timesteps or rounds):
+        if not (self.demo_operations or planned or self.n_timesteps or rounds):
             raise ValueError(
                 "demo_operations=0, n_timesteps=0, mend_rounds=0 and teach_rounds=0: there is "
                 "nothing to do"
@@ -424,8 +428,8 @@ def _read(record: Any, values: Any, what: str) -> Any:
 
 #: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
-#: so that they fit into one file. `alone` learns from the reward: a table of values, then mending;
-#: see docs/reward_alone.md. Its settings of PPO are for a policy without demonstrations: idling for
+#: so that they fit into one file. `alone` learns from the reward: planning, then mending; see
+#: docs/reward_alone.md. Its settings of PPO are for a policy without demonstrations: idling for
 #: ever is worth -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake, -1; with a higher gamma
 #: an untrained policy prefers to end the episode by a mistake, with a much lower one it idles.
 PRESETS: dict[str, Settings] = {
@@ -445,11 +449,9 @@ PRESETS: dict[str, Settings] = {
         {
             "preset": "alone",
             "demo_operations": 0,
-            "network": "wide",
-            "table_steps": 450_000_000,
+            "planning.exercises": 6_000,
             "n_timesteps": 0,
-            "mending.rounds": 2,
-            "mending.exercises": 1_500,
+            "mending.rounds": 40,
             "teaching.rounds": 0,
             "ppo.entropy.start": 0.02,
             "ppo.count_bonus": 0.5,
@@ -497,11 +499,11 @@ FLAGS = {
     "label_smoothing": Flag(
         "cloning.label_smoothing", "part of the cloning target spread over legal actions"
     ),
-    "table_steps": Flag(
-        "table_steps",
-        "steps from which a table of values learns, cloned before PPO; its searches for failing "
-        "exercises take more; 0: no table",
+    "plan_exercises": Flag(
+        "planning.exercises",
+        "exercises whose best runs are searched for and cloned before PPO; 0: no planning",
     ),
+    "plan_order": Flag("planning.order", "which of equally good actions planning prefers"),
     "n_timesteps": Flag("n_timesteps", "environment steps of PPO; 0: no PPO"),
     "critic_warmup": Flag("ppo.critic_warmup", "first steps, in which the actor is frozen"),
     "kl_weight": Flag("ppo.kl_weight", "weight of the KL divergence from the frozen clone"),
@@ -541,8 +543,7 @@ FLAGS = {
     "mend_rounds": Flag(
         "mending.rounds", "most rounds of practising what goes wrong, by the reward alone; 0: none"
     ),
-    "mend_tried": Flag("mending.tried", "random exercises of a round of mending"),
-    "mend_exercises": Flag("mending.exercises", "failing exercises that are practised at a time"),
+    "mend_exercises": Flag("mending.exercises", "random exercises practised in a round of mending"),
     "teach_rounds": Flag("teaching.rounds", "most rounds of teaching counterexamples; 0: none"),
     "teach_counterexamples": Flag("teaching.counterexamples", "counterexamples of a round"),
     "teach_choice": Flag(

@@ -8,7 +8,7 @@ and not actions, because legality also depends on edges outside the window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -113,8 +113,6 @@ class GreedyTable:
         self._codes = np.zeros((1, frames + 2), np.int32)
         self._scores = np.zeros((1, ACTIONS), np.float32)
         self._count = 0
-        #: Rows whose scores are no longer the policy's.
-        self._changed: set[int] = set()
         self._reserve(1 << 11)
 
     def __len__(self) -> int:
@@ -136,50 +134,6 @@ class GreedyTable:
         for start in range(0, len(codes), CHUNK):
             self._learn(np.unique(codes[start : start + CHUNK], axis=0))
 
-    def prefer(self, rows: npt.NDArray[np.integer], actions: npt.NDArray[np.integer]) -> None:
-        """Make an action the best one of each of some distinct rows of the table."""
-        # Above all others, also above an action that was preferred before.
-        self._scores[rows, actions] = self._scores[rows].max(axis=1) + 1
-        self._changed.update(np.asarray(rows).tolist())
-
-    def changed(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return the observations that were changed, and their scores, for `restore`."""
-        rows = sorted(self._changed)
-        return self._codes[rows], self._scores[rows]
-
-    def codes_of_pairs(self, pairs: Iterable[tuple[int, int]]) -> npt.NDArray[np.int32]:
-        """Return pairs of a row and a number with the row's codes in its place, for storage."""
-        rows = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-        return np.column_stack([self._codes[rows[:, 0]], rows[:, 1]]).astype(np.int32)
-
-    def pairs_of_codes(self, codes: npt.NDArray[np.int32]) -> set[tuple[int, int]]:
-        """Return what `codes_of_pairs` was given, in this table."""
-        self.scores_of(np.unique(codes[:, :-1], axis=0))
-        rows = self.known_rows(np.ascontiguousarray(codes[:, :-1]))
-        return set(zip(rows.tolist(), codes[:, -1].tolist(), strict=True))
-
-    def restore(self, codes: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
-        """Change the table as the one whose `changed` this is."""
-        self.scores_of(codes)
-        rows = self.known_rows(codes)
-        self._scores[rows] = scores
-        self._changed.update(rows.tolist())
-
-    def prefer_second(
-        self,
-        rows: npt.NDArray[np.integer],
-        best: npt.NDArray[np.integer],
-        actions: npt.NDArray[np.integer],
-    ) -> None:
-        """Make an action the one that is taken where the best one is illegal."""
-        self.prefer(rows, actions)
-        self.prefer(rows, best)
-
-    @property
-    def capacity(self) -> int:
-        """Rows that the arrays of the table have; the numbers of rows are below it."""
-        return len(self._codes)
-
     def codes_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         """Return observations by their rows in the table: frame codes, symbol and operation."""
         codes: npt.NDArray[np.int32] = self._codes[rows]
@@ -189,6 +143,10 @@ class GreedyTable:
         """Return the scores of rows of the table, (N, 8)."""
         scores: npt.NDArray[np.float32] = self._scores[rows]
         return scores
+
+    def prefer(self, rows: npt.NDArray[np.integer], actions: npt.NDArray[np.integer]) -> None:
+        """Let actions be the best of rows of the table, in place of the policy's."""
+        self._scores[rows, actions] = self._scores[rows].max(axis=1) + 1.0
 
     def known_rows(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """Return the rows of observations, EMPTY for those that are not in the table."""
@@ -234,15 +192,23 @@ class GreedyTable:
 
     def run(self, batch: AbacusBatch, max_steps: int) -> Outcome:
         """See `Player`."""
-        return self.run_by(_run_known, batch, max_steps)
+        _check_autoreset(batch)
+        every = np.arange(batch.num_envs, dtype=np.int32)
+        self.run_waiting(_run_known, batch, every, max_steps)
+        return Outcome(batch.scalars.copy(), batch.ends.copy(), batch.digits.copy())
 
-    def run_by(self, loop: Any, batch: AbacusBatch, max_steps: int, *more: Any) -> Outcome:
-        """Run as `run` does, by a compiled loop that takes the arguments of `_run_known` and more.
+    def run_waiting(
+        self,
+        loop: Any,
+        batch: AbacusBatch,
+        waiting: npt.NDArray[np.int32],
+        max_steps: int,
+        *more: Any,
+    ) -> None:
+        """Run some abaci of a batch by a compiled loop, which takes the arguments of `_run_known`.
 
         The loop is called again for abaci that met a new observation.
         """
-        _check_autoreset(batch)
-        waiting = np.arange(batch.num_envs, dtype=np.int32)
         while len(waiting):
             left = loop(
                 batch.rules,
@@ -259,7 +225,6 @@ class GreedyTable:
             waiting = waiting[:left]
             if left:
                 self._learn_rows(batch, waiting)
-        return Outcome(batch.scalars.copy(), batch.ends.copy(), batch.digits.copy())
 
     def actions(self, batch: AbacusBatch) -> Actions:
         """Return the legal action with the highest score in every abacus."""

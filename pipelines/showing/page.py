@@ -133,7 +133,7 @@ def learned_from(notes: dict[str, Any]) -> str:
     taught = settings.get("teaching")
     if settings.get("demo_operations") or (isinstance(taught, dict) and taught.get("rounds")):
         return CLONED
-    from_reward = settings.get("n_timesteps") or settings.get("table_steps")
+    from_reward = settings.get("n_timesteps") or settings.get("planning", {}).get("exercises")
     return FROM_REWARD if from_reward else OTHER
 
 

@@ -36,10 +36,10 @@ from pipelines.learning.networks import PaperNetwork
 from pipelines.learning.policy_files import load_policy, load_run
 from pipelines.learning.ppo import ppo_state
 from pipelines.learning.rollouts import RolloutCounts
-from pipelines.learning.run import Training
+from pipelines.learning.run import MENDING, Training
 from pipelines.learning.run_folder import STEP, RunFolder, run_lock
 from pipelines.learning.settings import PRESETS, Settings
-from tests.pipelines.small_world import FRAMES, WORLD, shorten_tables
+from tests.pipelines.small_world import FRAMES, WORLD, shorten_mending, shorten_planning
 
 Job = Callable[..., int]
 
@@ -241,26 +241,51 @@ def test_cloning_alone_and_ppo_alone(
     assert not (tmp_path / "ppo/clone").exists()
 
 
-def test_a_run_from_the_table_starts_with_what_it_found_and_resumes_to_the_same_result(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_plans_mends_and_resumes_to_the_same_result(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    shorten_tables(monkeypatch)
-    words = ["--demo-operations", 0, "--cloning-weight", 0]
-    words += ["--table-steps", 300_000, "--n-timesteps", 512, "--critic-warmup", 0]
+    shorten_planning(monkeypatch)
+    shorten_mending(monkeypatch)
+    words = ["--demo-operations", 0, "--cloning-weight", 0, "--plan-exercises", 60]
+    words += ["--cloning-updates", 200, "--n-timesteps", 512, "--critic-warmup", 0]
+    words += ["--mend-rounds", 2, "--mend-exercises", 20, "--reward", "no_of"]
     assert job("--run-folder", whole, *words) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"planned 60 exercises in [\d,]+ steps of the environment: \d+ obs", printed)
+    assert "round 0: " in printed
+    summary = json.loads((whole / "summary.json").read_text())
+    assert summary["evaluations"][0]["accuracy"] > 0.1, "a random policy solves nothing"
+    rounds, evaluations = summary["mending_rounds"], summary["mending_evaluations"]
+    assert len(rounds) == len(evaluations) == 3
+    # Each policy is evaluated at the steps of all stages before.
+    steps = [each["step"] for each in evaluations]
+    assert steps[0] > 512
+    assert np.diff(steps).tolist() == [each["steps"] for each in rounds[:-1]]
+    report = (whole / "report.md").read_text()
+    assert "| after mending |" in report
+    assert "| found by exploration |" in report
+    save = Training._save
 
     def kill(*arguments: Any) -> None:
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "_evaluate", kill)
-        with pytest.raises(Killed):
-            job("--run-folder", broken, *words)
-    assert job("--resume", broken, alone=True) == 0
-    assert same(weights(whole / "last"), weights(broken / "last"))
-    start = json.loads((whole / "summary.json").read_text())["evaluations"][0]
-    assert start["accuracy"] > 0.1, "a random policy solves nothing"
+    def save_and_die(self: Training, stage: str, more: Any = None) -> None:
+        save(self, stage, more)
+        if stage == MENDING:
+            raise Killed
+
+    for name, killed in (("_evaluate", kill), ("_save", save_and_die)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Training, name, killed)
+            with pytest.raises(Killed):
+                job("--run-folder", broken / name, *words)
+        assert job("--resume", broken / name, alone=True) == 0
+        again = json.loads((broken / name / "summary.json").read_text())
+        for policy in ("best", "last", "mended"):
+            assert same(weights(whole / policy), weights(broken / name / policy))
+        for part in ("evaluations", "mending_evaluations"):
+            assert again[part] == summary[part]
 
 
 def test_a_collapsed_policy_is_named_in_log_and_report(

@@ -12,6 +12,7 @@ from oracle.exact.own_runs import OwnRunsCertificate
 from pipelines import mend, publish
 from pipelines.learning import policy_files
 from pipelines.learning.policy_files import OWN_RUNS_FILE, PUBLISHED, published_policy
+from tests.pipelines.small_world import shorten_mending
 
 OWN = PUBLISHED / "reward_dense"
 
@@ -20,9 +21,12 @@ def options(policy: Path, folder: Path, **given: object) -> mend.Options:
     return mend.Options(policy=policy, run_folder=folder, given=dict(given), progress=False)
 
 
-def test_an_exact_policy_needs_no_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exact_policy_needs_no_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "mended"
-    assert mend.main(options(OWN, folder, mend_tried=200, eval_episodes=20)) == 0
+    shorten_mending(monkeypatch)
+    assert mend.main(options(OWN, folder, eval_episodes=20)) == 0
     shown = capsys.readouterr().out
     assert "0 of 200 random exercises fail; own runs exact" in shown
     certificate = OwnRunsCertificate.from_json((folder / OWN_RUNS_FILE).read_text())
@@ -32,6 +36,7 @@ def test_an_exact_policy_needs_no_round(tmp_path: Path, capsys: pytest.CaptureFi
     settings = json.loads((folder / "config.json").read_text())
     assert settings["world"]["reward"] == "dense"
     assert settings["n_timesteps"] == settings["demo_operations"] == 0
+    assert settings["planning"]["exercises"] == 0
     assert "| after mending | 100.00% | 0.00% |" in (folder / "report.md").read_text()
     # It does not agree with the teacher, and is kept all the same.
     summary = json.loads((folder / "summary.json").read_text())
@@ -60,7 +65,7 @@ def test_publishing_under_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     written = tmp_path / "published" / "own_way"
     assert OwnRunsCertificate.from_json((written / OWN_RUNS_FILE).read_text()).exact
     # The project's policy of a base must agree with the teacher.
-    with pytest.raises(ValueError, match="is wrong on 27,042"):
+    with pytest.raises(ValueError, match="is wrong on 4,263"):
         publish.main(publish.Options(run))
 
 

@@ -36,6 +36,7 @@ import pipelines
 from pipelines.job.command_line import EXIT_MISTAKE, parse, parser_for, run
 from pipelines.learning.policy import new_policy
 from pipelines.learning.policy_files import save_policy
+from tests.pipelines.small_world import shorten_mending
 from tests.pipelines.test_study import grid
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,8 +50,8 @@ TRACEBACK = 99
 CALLS: dict[str, str] = {
     "audit": "--base 2 --frames 1 --steps 100 --columns 3 --max-digits 1 --variants before "
     "--output out",
-    "bc_then_ppo": "--preset alone --table-steps 640 --cloning-updates 2 --n-timesteps 32 "
-    "--n-envs 4 --n-steps 4 --batch-size 8 "
+    "bc_then_ppo": "--preset alone --plan-exercises 6 --cloning-updates 2 --n-timesteps 32 "
+    "--mend-rounds 1 --mend-exercises 2 --n-envs 4 --n-steps 4 --batch-size 8 "
     "--base 2 --columns 4 --max-digits 2 --frames 2 --eval-episodes 2 --run-folder out",
     "certify": "random --base 2 --frames 1 --json out",
     "evaluate": "random --base 2 --frames 1 --digits 1 --n-operations 5 --sets none "
@@ -58,7 +59,7 @@ CALLS: dict[str, str] = {
     "export": "sample.h5 --to d4rl --output out --n-operations 5",
     "generate_demos": "--n-operations 10 --operations-per-episode 5 --workers 1 --output out",
     "inspect_demos": "sample.h5",
-    "mend": "run --mend-rounds 1 --mend-tried 10 --eval-episodes 2 --run-folder out",
+    "mend": "run --mend-rounds 1 --mend-exercises 2 --eval-episodes 2 --run-folder out",
     "play": "1+1 teacher --plain",
     "publish": "run --into out",
     "study": "--grid grid.json --store out --work-folder work --status",
@@ -68,7 +69,7 @@ CALLS: dict[str, str] = {
 OTHER_CALLS: dict[tuple[str, str], str] = {
     ("bc_then_ppo", "demonstrations"): "--demo-operations 5 --n-timesteps 0 --run-folder out",
     ("bc_then_ppo", "demo_seed"): "--demo-operations 5 --n-timesteps 0 --run-folder out",
-    ("bc_then_ppo", "log_folder"): "--preset alone --table-steps 0 --n-timesteps 32",
+    ("bc_then_ppo", "log_folder"): "--preset alone --plan-exercises 0 --n-timesteps 32",
     ("bc_then_ppo", "resume"): "",
     ("certify", "seed"): "random --base 2 --frames 1",
     ("evaluate", "logs"): CALLS["evaluate"] + " --no-certificate",
@@ -239,7 +240,7 @@ def _make_calls(
         remove_results(folder)
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)
-        trains = module.__name__.endswith("bc_then_ppo")
+        trains = module.__name__.endswith(("bc_then_ppo", "mend"))
         signal.setitimer(signal.ITIMER_PROF, TRAINING if trains else COMPUTING)
         signal.setitimer(signal.ITIMER_REAL, WAITING)
         status = TRACEBACK
@@ -279,6 +280,7 @@ def test_nonsense_is_one_line(
     module = module_of(command)
     monkeypatch.chdir(prepared)
     monkeypatch.setattr("pipelines.experiments.engines.PATIENCE", 0.2)
+    shorten_mending(monkeypatch, tried=10, updates=2)
     remove_results(prepared)
     # Compiled functions and modules are loaded here, once for all calls.
     tiny = CALLS[command].split()

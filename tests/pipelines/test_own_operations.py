@@ -18,7 +18,7 @@ from pipelines.job.command_line import EXIT_MISTAKE, run
 from pipelines.learning import run_report
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.run_folder import OWN_OPERATIONS
-from tests.pipelines.small_world import FRAMES
+from tests.pipelines.small_world import FRAMES, shorten_mending
 
 Job = Callable[..., int]
 
@@ -44,7 +44,8 @@ def test_own_operations_are_written_cloned_and_not_taught(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = "--demo-operations 1000 --cloning-updates 500"
-    mending = "--mend-rounds 1 --mend-tried 50 --mend-exercises 5 --reward no_of --teach-rounds 0"
+    shorten_mending(monkeypatch)
+    mending = "--mend-rounds 1 --mend-exercises 20 --reward no_of --teach-rounds 0"
     job("--run-folder", tmp_path / "run", *small.split(), *mending.split())
     path = tmp_path / "run" / OWN_OPERATIONS
     own = Demonstrations.open(path, verify=True)

@@ -42,6 +42,9 @@ def cell(**changed: Any) -> Cell:
     values |= changed
     if values["arm"] in ("cloning", "dagger", "teaching"):
         values |= {"reward": "none", "steps": 0}
+    elif values["arm"] == "planning":
+        # It takes the steps that it needs.
+        values |= {"demonstrations": 0, "steps": 0}
     return Cell(**values)
 
 
@@ -81,10 +84,6 @@ def seeds(accuracies: Sequence[float], **values: Any) -> list[Record]:
     return [record(accuracy, seed=k, **values) for k, accuracy in enumerate(accuracies)]
 
 
-#: Stages of a run from reward alone, as settings of its cell.
-ALONE = {"mend_rounds": 20}
-
-
 def study(
     demonstrations: Sequence[int] = (0, 10, 100, 1000),
     seeds_of_each: int = 3,
@@ -116,11 +115,10 @@ def _others(
         yield _made(generator, "reward", "dqn", 0, level, both, seed, steps, points)
     yield _made(generator, "reward", "gail", n, "none", both, seed, steps, points)
     for level in list(LEVELS)[:3]:
-        whole = _made(
-            generator, "alone", "table", 0, level, both, seed, 2 * steps, points, alone=True
-        )
+        whole = _made(generator, "alone", "planning", 0, level, both, seed, 2 * steps, points)
         exact = replace(whole.final, own_runs="exact") if level == "dense" else whole.final
-        yield replace(whole, final=exact)
+        stages = {"planning": steps // 2, "mending": 2 * steps}
+        yield replace(whole, final=exact, stage_steps=stages)
     for operations in ("add", "subtract"):
         yield _made(generator, "reward", "ppo", 0, "dense", operations, seed, steps, points)
 
@@ -153,8 +151,6 @@ def _made(
     steps: int = 0,
     points: int = 0,
     labels: int = 0,
-    *,
-    alone: bool = False,
 ) -> Record:
     noise = float(np.exp(generator.normal(0, 0.4)))
     learned = labels / 4 if labels else 40 * n
@@ -171,7 +167,7 @@ def _made(
     end = 1.0 if end > 0.9985 else end
     wrong = 0 if end == 1 else 1 + round(1500 * (1 - end) ** 0.5)
     clone = score(1 - clone_error, round(1800 * clone_error**0.5)) if n and steps else None
-    made = record(
+    return record(
         clone=clone,
         final=score(end, wrong),
         # Where there is little reward, it may spoil what was cloned.
@@ -187,7 +183,4 @@ def _made(
         asked=labels,
         steps=steps,
         seed=seed,
-        settings=ALONE if alone else {},
     )
-    after = {"mending": 1_000_000} if alone else {}
-    return replace(made, stage_steps=made.stage_steps | after)

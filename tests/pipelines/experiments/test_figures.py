@@ -32,7 +32,6 @@ from pipelines.experiments.figures import NONE_SEEN, draw_figures
 from pipelines.experiments.records import Kind, Record, frame_of
 from pipelines.experiments.statistics import iqm
 from tests.pipelines.experiments.synthetic_records import (
-    ALONE,
     record,
     score,
     seeds,
@@ -172,11 +171,8 @@ def test_teaching_is_a_line_through_its_rounds(drawings: Drawer) -> None:
 
 def test_steps_are_of_all_stages_and_no_error_is_not_yet_exact(drawings: Drawer) -> None:
     curve = ((1, 0.5), (500, 0.9), (1000, 1.0))
-    stages = {"table": 1000, "mending": 99_000}
-    clean = [
-        record(1.0, arm="table", demonstrations=0, seed=k, curve=curve, settings=ALONE)
-        for k in range(3)
-    ]
+    stages = {"planning": 1000, "mending": 99_000}
+    clean = seeds([1.0] * 3, arm="planning", curve=curve)
     verdicts: tuple[Verdict, ...] = ("exact", "exact", "not proven")
     mended = [
         replace(one, stage_steps=stages, final=replace(score(1.0, wrong=5), own_runs=verdict))
@@ -185,7 +181,7 @@ def test_steps_are_of_all_stages_and_no_error_is_not_yet_exact(drawings: Drawer)
     plain = seeds([0.9] * 3, demonstrations=0, comparison="reward", curve=curve)
     figure = drawings([*mended, *plain])["supervision"]
     right = figure.axes[1]
-    alone = lines_of(right)["value table, mended"]
+    alone = lines_of(right)["planning and mending"]
     # Beside each other by a small part of a power of ten.
     assert [x for x, _ in alone] == pytest.approx([1, 500, 100_000], rel=0.03)
     assert [y for _, y in alone] == [
@@ -313,6 +309,18 @@ def test_learning_curves_are_means_over_seeds(drawings: Drawer) -> None:
     # A thin line for each seed.
     assert len(axes.lines) == 2 * (1 + 3)
     assert "dense 1,000 (1 of 3 seeds); no_of 1,000 (1 of 3 seeds)" in title(drawn["curves_levels"])
+
+
+def test_the_curve_of_a_mended_run_ends_with_the_policy_that_is_kept(drawings: Drawer) -> None:
+    """What comes last before mending may be much worse."""
+    records = []
+    for seed in range(3):
+        made = record(seed=seed, demonstrations=0, curve=((0, 0.0), (1000, 0.5)))
+        kept = replace(made.final, own_accuracy=0.75)
+        last = replace(made.final, own_accuracy=0.25)
+        records.append(replace(made, final=kept, last=last, stage_steps={"mending": 1000}))
+    (axes,) = drawings(records)["curves_levels"].axes
+    assert axes.get_title(loc="left").endswith(", 75.00 % at the end")
 
 
 def test_any_part_of_the_study_can_be_drawn(drawings: Drawer) -> None:

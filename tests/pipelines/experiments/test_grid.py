@@ -17,7 +17,6 @@ from pipelines.experiments.cells import SCORING
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell
 from pipelines.learning.settings import PRESETS
-from pipelines.scoring.paper import LONGEST_RUNS_BY_LEVEL as PAPER_LEVELS
 
 STUDY = Path(__file__).parents[3] / "pipelines" / "experiments" / "grids" / "study.json"
 SMALL: dict[str, Any] = {
@@ -84,12 +83,24 @@ def test_cells_that_take_seconds_come_first_and_the_others_seed_by_seed() -> Non
     for part in (True, False):
         seeds = [cell.seed for cell in cells if (cell.steps > 0) == part]
         assert seeds == sorted(seeds)
-    # The steps of a comparison are those of the table in the arm that learns one.
-    blocks = [{"arm": "table", "reward": ["dense"]}, {"arm": "dqn", "reward": ["dense"]}]
+
+
+def test_only_the_arm_that_plans_plans_and_mends() -> None:
+    """As the preset says, and with the steps that this takes; the others are measured alone."""
+    blocks = [{"arm": "planning", "reward": ["dense"]}, {"arm": "dqn", "reward": ["dense"]}]
     both = Grid.from_dict(changed("comparisons", "some", "blocks", to=blocks)).cells
-    table, dqn = (next(cell for cell in both if cell.arm == name) for name in ("table", "dqn"))
-    assert (table.settings["table_steps"], table.settings["n_timesteps"]) == (table.steps, 0)
-    assert (dqn.settings["table_steps"], dqn.settings["n_timesteps"]) == (0, dqn.steps)
+    planning, dqn = (next(cell for cell in both if cell.arm == arm) for arm in ("planning", "dqn"))
+    alone = PRESETS["alone"]
+    assert planning.steps == planning.settings["n_timesteps"] == planning.demonstrations == 0
+    assert planning.settings["plan_exercises"] == alone.planning.exercises > 0
+    assert planning.settings["mend_rounds"] == alone.mending.rounds > 0
+    assert planning.settings["teach_rounds"] == 0
+    assert dqn.steps == dqn.settings["n_timesteps"] > 0
+    assert dqn.settings["plan_exercises"] == dqn.settings["mend_rounds"] == 0
+    fewer = changed("comparisons", "some", "settings", to={"plan_exercises": 7, "mend_rounds": 2})
+    fewer["comparisons"]["some"]["blocks"] = blocks[:1]
+    (cell, _) = Grid.from_dict(fewer).cells
+    assert (cell.settings["plan_exercises"], cell.settings["mend_rounds"]) == (7, 2)
 
 
 def test_seeds_start_where_the_grid_says_and_a_block_may_have_more() -> None:
@@ -163,7 +174,8 @@ def test_the_key_depends_on_every_part_of_the_cell() -> None:
 def test_the_grid_of_the_study_is_complete() -> None:
     cells = Grid.load(STUDY).cells
     found = Counter((cell.comparison, cell.arm, cell.operations) for cell in cells)
-    arms = {"cloning", "teaching", "dagger", "ppo", "table", "dqn", "gail"}
+    assert {comparison for comparison, _, _ in found} == {"teacher", "reward", "alone"}
+    arms = {"cloning", "teaching", "dagger", "ppo", "planning", "dqn", "gail"}
     assert {arm for _, arm, _ in found} == arms
     assert found["teacher", "cloning", "both"] == 7 * 10
     tuned = {
@@ -171,12 +183,14 @@ def test_the_grid_of_the_study_is_complete() -> None:
     }
     assert tuned == set(product((0, 10, 30, 100, 300, 1000), LEVELS))
     alone = [cell for cell in cells if cell.comparison == "alone"]
-    assert not any(cell.settings["mend_rounds"] for cell in alone)
-    assert {cell.reward for cell in alone} == set(LEVELS)
-    mended = [cell for cell in cells if cell.comparison == "mended"]
-    assert all(cell.settings["mend_rounds"] for cell in mended)
-    assert {cell.reward for cell in mended} == {*PAPER_LEVELS, "no_of_sp_ms"}
-    assert {cell.operations for cell in alone} == {"both", "add", "subtract"}
+    assert {cell.arm for cell in alone} == {"planning"}
+    assert {cell.seed for cell in alone} == {110, 111, 112}
+    assert all(cell.settings["mend_rounds"] for cell in alone)
+    assert Counter((cell.reward, cell.operations) for cell in alone) == {
+        **{(level, "both"): 3 for level in LEVELS},
+        ("dense", "add"): 3,
+        ("dense", "subtract"): 3,
+    }
     # Settings were chosen on other seeds.
     assert min(cell.seed for cell in cells) == 100
     for comparison in {cell.comparison for cell in cells}:

@@ -15,7 +15,6 @@ from pipelines.experiments.tables import tables_of, threshold_text
 from pipelines.job.tables import Table, count
 from pipelines.job.tables import decimal_percent as percent
 from tests.pipelines.experiments.synthetic_records import (
-    ALONE,
     cell,
     record,
     score,
@@ -85,16 +84,19 @@ def test_answers_stand_beside_what_they_reach_and_both_certificates() -> None:
 
 
 def test_steps_are_given_by_stage_with_both_accuracies() -> None:
-    made = seeds([0.25] * 3, arm="table", demonstrations=0, reward="no_of_sp", settings=ALONE)
-    stages = {"table": 9000, "mending": 80}
+    made = seeds([0.25] * 3, arm="planning", reward="no_of_sp")
+    stages = {"planning": 9000, "mending": 80}
     alone = [
         replace(one, stage_steps=stages, final=replace(one.final, own_accuracy=0.75))
         for one in made
     ]
     plain = seeds([0.5] * 3, comparison="reward", labels=300)
-    table = tables([*alone, *plain])["by_steps"]
-    row = cells(table, "supervision", "value table, mended", "no_of_sp")
-    assert row["steps"] == "table 9,000; mending 80"
+    found = tables([*alone, *plain])
+    # It asks the teacher for nothing.
+    assert "by_answers" not in found
+    table = found["by_steps"]
+    row = cells(table, "supervision", "planning and mending", "no_of_sp")
+    assert row["steps"] == "planning 9,000; mending 80"
     assert row["operations solved, %"] == "25.00 (25.00 to 25.00)"
     assert row["by the level's own rules, %"] == "75.00 (75.00 to 75.00)"
     row = cells(table, "reward", "clone, then PPO")

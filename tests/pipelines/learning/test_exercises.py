@@ -92,6 +92,18 @@ def test_exercises_are_loaded_as_they_are(seed: int) -> None:
     assert seen == set(range(9))
 
 
+def test_spare_abaci_follow_those_of_the_exercises() -> None:
+    drawn = Exercises.draw(np.random.default_rng(0), 5, WORLD, (3, 4))
+    for (rows, batch), (same, spared) in zip(
+        drawn.batches(WORLD), drawn.batches(WORLD, spare=2), strict=True
+    ):
+        assert rows.tolist() == same.tolist()
+        assert spared.num_envs == batch.num_envs + 2 == len(rows) + 2
+        np.testing.assert_array_equal(spared.digits[: len(rows)], batch.digits)
+        # A spare one is like the last.
+        assert (spared.digits[-2:] == batch.digits[-1]).all()
+
+
 def test_hard_exercises_have_long_carries_and_every_width() -> None:
     hard = hard_exercises(np.random.default_rng(0), 5_000, WORLD)
     assert set(hard.columns.tolist()) == set(HARD_WIDTHS)

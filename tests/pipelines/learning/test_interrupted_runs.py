@@ -19,7 +19,7 @@ from oracle.demos.shards import record_demonstrations
 from pipelines import bc_then_ppo
 from pipelines.bc_then_ppo import EXAMPLE, EXIT_NOT_EXACT, Options, main
 from pipelines.job.command_line import EXIT_MISTAKE, run
-from pipelines.learning import exercises, run_report
+from pipelines.learning import exercises, practice, run_report
 from pipelines.learning import run as training_module
 from pipelines.learning.policy_files import (
     SAVED_POLICIES,
@@ -28,7 +28,7 @@ from pipelines.learning.policy_files import (
     read_description,
 )
 from pipelines.learning.run import FINISHED
-from pipelines.learning.run_folder import LOGS, STEP, TEACHING_SET, RunFolder
+from pipelines.learning.run_folder import LOGS, OWN_OPERATIONS, STEP, TEACHING_SET, RunFolder
 from pipelines.scoring.scores import Evaluator
 from tests.interruptions import (
     EVERYWHERE,
@@ -39,10 +39,12 @@ from tests.interruptions import (
     in_child,
     spread,
 )
-from tests.pipelines.small_world import FRAMES, WORLD
+from tests.pipelines.small_world import FRAMES, WORLD, shorten_mending, shorten_planning
 
 Job = Callable[..., int]
 
+#: Flags of a run that plans and has no demonstrations.
+PLANNED = ["--demo-operations", "0", "--cloning-weight", "0", "--plan-exercises", "6"]
 #: Statuses of a run that ended: the one that reports its policy, and one that finds it finished.
 ENDED = (EXIT_NOT_EXACT, 0)
 
@@ -56,7 +58,7 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def job(demonstrations: Path) -> Job:
-    """Return a function that runs a job of less than a second, with all stages but mending.
+    """Return a function that runs a job of about a second, with all stages.
 
     PPO is evaluated twice, and has one checkpoint without an evaluation.
     """
@@ -65,12 +67,13 @@ def job(demonstrations: Path) -> Job:
         f"--columns 4 --max-digits 2 --frames {FRAMES} --n-timesteps 768 --n-envs 32 --n-steps 8 "
         "--batch-size 128 --n-epochs 1 --critic-warmup 256 --eval-freq 512 --eval-episodes 4 "
         "--count-bonus 0.5 --critic-sees state --ppo-optimizer muon --exercise-share 0.5 "
-        "--teach-rounds 1 --teach-counterexamples 4"
+        "--mend-rounds 1 --mend-exercises 4 --teach-rounds 1 --teach-counterexamples 4"
     ).split()
 
     def start(*words: Any) -> int:
         alone = "--resume" in words
-        argv = [*([] if alone else given), "--no-progress", "--verbose", "0", *map(str, words)]
+        flags = words[words.index("--resume") :] if alone else (*given, *words)
+        argv = ["--no-progress", "--verbose", "0", *map(str, flags)]
         return run(main, Options, bc_then_ppo.__doc__, EXAMPLE, argv)
 
     return start
@@ -79,6 +82,11 @@ def job(demonstrations: Path) -> Job:
 @pytest.fixture(autouse=True)
 def few_exercises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercises, "PPO_EXERCISES", 20)
+    monkeypatch.setattr(run_report, "OWN_TASKS", 5)
+    # Room for few observations is made faster.
+    monkeypatch.setattr(practice, "MOST_ROWS", 1 << 14)
+    shorten_planning(monkeypatch)
+    shorten_mending(monkeypatch, tried=20, updates=5)
 
 
 @pytest.fixture(autouse=True)
@@ -101,25 +109,30 @@ def named_weights(policy: Any) -> dict[str, bytes]:
 def results(folder: Path) -> dict[str, Any]:
     """Return everything that a run leaves in its folder but times."""
     found: dict[str, Any] = {}
-    # There is no mending: a round takes minutes.
-    for name in set(SAVED_POLICIES) - {"mended"}:
+    planned = not (folder / "cloning.csv").is_file()
+    for name in set(SAVED_POLICIES) - ({"clone"} if planned else set()):
         found[name] = named_weights(load_policy(folder / name)), read_description(folder / name)
     found["model.zip"] = named_weights(load_zip(folder / "model.zip", trust=True))
     opened = RunFolder.open(folder, {})
     state = opened.load_checkpoint()
     assert state is not None
     assert state["stage"] == FINISHED
-    found["checkpoint"] = state["evaluations"], state["inputs"], state["longest_run"]
+    names = ("evaluations", "mending_evaluations", "inputs", "longest_run", "planned_steps")
+    found["checkpoint"] = [state[name] for name in names]
     for name in LOGS:
+        if planned and name == "cloning":
+            continue
         with (folder / f"{name}.csv").open(newline="") as file:
             found[name] = [without_times(row) for row in csv.DictReader(file)]
         assert found[name] == [
             {key: row.get(key, "") for key in found[name][0]} for row in opened.rows[name]
         ]
     found["teaching set"] = Demonstrations.open(folder / TEACHING_SET, verify=True).content_digest()
+    own_operations = Demonstrations.open(folder / OWN_OPERATIONS, verify=True)
+    found["own operations"] = own_operations.content_digest()
     found["certificate"] = json.loads((folder / "certificate.json").read_text())
     summary = json.loads((folder / "summary.json").read_text())
-    for timed in (summary, *summary["rounds"]):
+    for timed in (summary, *summary["rounds"], *summary["mending_rounds"]):
         del timed["seconds"]
     found["summary"] = summary
     report = (folder / "report.md").read_text().splitlines()
@@ -166,10 +179,11 @@ def resumed_differently(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "tried"),
+    ("seconds", "tried", "words"),
     [
-        pytest.param(0.0, 35, id="every checkpoint is written"),
-        pytest.param(1e9, 10, id="checkpoints of evaluations alone"),
+        pytest.param(0.0, 35, [], id="every checkpoint is written"),
+        pytest.param(1e9, 10, [], id="checkpoints of evaluations alone"),
+        pytest.param(0.0, 10, PLANNED, id="planning instead of demonstrations"),
     ],
 )
 def test_a_run_killed_at_any_file_operation_resumes_to_the_same_result(
@@ -179,16 +193,19 @@ def test_a_run_killed_at_any_file_operation_resumes_to_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
     seconds: float,
     tried: int,
+    words: list[Any],
 ) -> None:
     monkeypatch.setattr(training_module, "CHECKPOINT_SECONDS", seconds)
+    this_job = functools.partial(job, *words)
     states, operations = folder_states(
-        lambda: job("--run-folder", whole), whole, tmp_path / "states"
+        lambda: this_job("--run-folder", whole), whole, tmp_path / "states"
     )
     assert len(states) > 80
     expected = results(whole)
-    assert len(expected["checkpoint"][0]) == 4
+    assert [len(each) for each in expected["checkpoint"][:2]] == [5, 2]
+    assert (expected["checkpoint"][-1] > 0) == bool(words)
     taken = spread(states, tried)
-    wrong = resumed_differently(job, taken, whole, expected)
+    wrong = resumed_differently(this_job, taken, whole, expected)
     print(
         f"{operations} file operations, {len(states)} states, {len(taken)} resumed, "
         f"{len(wrong)} not equal"

@@ -1,164 +1,320 @@
-"""Mending: rounds that end exact and resume, and a network that holds every action of a table."""
+"""Mending: a policy becomes exact by the reward alone, the best one is kept, and rounds resume."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+import io
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from stable_baselines3.common.logger import Logger
 
-from abacus.rules import AbacusConfig, Action
+from abacus.rules import AbacusConfig
+from oracle.demos.recipe import Recipe
+from oracle.demos.recorder import Recorder
 from oracle.exact.concrete_runs import failing_situations, likely_failures
-from oracle.exact.own_runs import certify_own_runs
+from oracle.exact.own_runs import Asked, certify_own_runs
 from oracle.exact.policy_exploration import explore_policy
-from pipelines.learning import cloning as cloning_module
 from pipelines.learning import mending as mending_module
-from pipelines.learning.cloning import takes
-from pipelines.learning.exercises import Exercise, Exercises, hard_exercises
-from pipelines.learning.mending import Mending, reachable_actions
+from pipelines.learning.cloning import Cloning, copy_weights
+from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.exercises import Exercise, Exercises
+from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
-from pipelines.learning.practice import Practice
+from pipelines.learning.practice import Practised, practise, solved
 from pipelines.learning.settings import CloningSettings, MendingSettings
-from pipelines.learning.value_table import TableTraining
+from pipelines.scoring.players import GreedyTable
+from tests.pipelines.small_world import FRAMES
 from tests.pipelines.small_world import WORLD as SMALL
-from tests.pipelines.small_world import shorten_tables
 
-WORLD = AbacusConfig(reward="no_of", start="random")
+#: Base 2 and two frames as in the small world, but wide enough that carries repeat.
+WORLD = replace(SMALL, columns=8, max_digits=6, reward="no_of")
+SETTINGS = MendingSettings(rounds=8, exercises=100, cloning=CloningSettings(200))
+#: Demonstrations whose clone solves most random exercises, but not all.
+DEMONSTRATIONS = 25
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer updates and exercises than in a run: the policies here are nearly the teacher's."""
-    short = replace(cloning_module.EVERY_ACTION, updates=800)
-    monkeypatch.setattr(cloning_module, "EVERY_ACTION", short)
-    for name in ("RANDOM_EXERCISES", "VARIATIONS"):
-        monkeypatch.setattr(mending_module, name, 20_000)
-    monkeypatch.setattr(mending_module, "FEW_COLUMNS", 6)
+@pytest.fixture(autouse=True, scope="module")
+def _few_tried() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mending_module, "TRIED", 300)
+        patch.setattr(mending_module, "KEPT_BELOW", 60)
+        yield
+
+
+def clone_of(operations: int) -> AbacusPolicy:
+    recipe = Recipe(config=WORLD, operations=operations)
+    shown = Recorder(recipe).record(0, -(-operations // 10)).first(operations)
+    data = CloningSet.from_demonstrations(shown, frames=FRAMES)
+    torch.manual_seed(0)
+    policy = new_policy("onehot", WORLD.base, FRAMES)
+    Cloning(policy, data, CloningSettings(200), 0, Logger(None, [])).run()
+    return policy
 
 
 @pytest.fixture(scope="module")
-def exact() -> AbacusPolicy:
-    return load_run()
+def clone() -> AbacusPolicy:
+    torch.set_num_threads(1)
+    return clone_of(DEMONSTRATIONS)
+
+
+@dataclass
+class Mended:
+    """A mending that has ended, and what each round began with and practised."""
+
+    mending: Mending
+    judged: list[AbacusPolicy]
+    #: Exercises that exploration had found until then.
+    found: list[list[Exercise]]
+    #: Everything that was practised; none in the last round.
+    pools: list[Exercises]
 
 
 @pytest.fixture(scope="module")
-def spoilt(exact: AbacusPolicy) -> AbacusPolicy:
-    """The exact policy with noise in its weights: it fails some operations."""
-    policy = copy.deepcopy(exact)
+def mended(clone: AbacusPolicy) -> Mended:
+    mending = Mending(copy.deepcopy(clone), WORLD, SETTINGS, 0)
+    result = Mended(mending, [], [], [])
+
+    def after_round(score: MendingRound) -> None:
+        result.judged.append(mending.judged)
+        result.found.append(list(mending.practised))
+
+    def note_pool(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> Practised:
+        result.pools.append(exercises)
+        return practise(table, exercises, world)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mending_module, "practise", note_pool)
+        mending.run(after_round)
+    return result
+
+
+def same(one: AbacusPolicy, other: AbacusPolicy) -> bool:
+    weights = [copy_weights(policy) for policy in (one, other)]
+    return all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def without_times(rounds: list[MendingRound]) -> list[MendingRound]:
+    return [replace(each, seconds=0.0) for each in rounds]
+
+
+def test_a_policy_becomes_exact_by_practice(clone: AbacusPolicy, mended: Mended) -> None:
+    mending, (*before, last) = mended.mending, mended.mending.rounds
+    assert mending.exact
+    assert mending.ended
+    assert 0 < len(before) <= SETTINGS.rounds
+    assert [each.number for each in mending.rounds] == list(range(len(before) + 1))
+    assert same(mended.judged[0], clone)
+    assert 0 < before[0].failed < before[0].tried == 300
+    assert before[0].changed > 0
+    for each in before:
+        assert each.verdict == "not exact"
+        assert 0 < each.failing < each.states < each.steps
+    assert (last.verdict, last.failed, last.found, last.states) == ("exact", 0, 0, 0)
+    assert mending.best is mending.policy is mended.judged[-1]
+    certificate = certify_own_runs(mending.best, base=2, frames=FRAMES, level="no_of")
+    assert certificate.exact
+    assert certificate.situations == last.situations > 0
+
+
+def test_what_exploration_finds_fails_and_is_practised_from_then_on(mended: Mended) -> None:
+    before: list[Exercise] = []
+    rounds = mended.mending.rounds
+    for judged, found, score in zip(mended.judged, mended.found, rounds, strict=True):
+        assert found[: len(before)] == before
+        assert len(set(found)) == len(found)
+        new = found[len(before) :]
+        if new:
+            # Explored only if random exercises hardly ever fail.
+            assert score.failed <= mending_module.FEW_FAILING
+            assert score.situations > 0
+            right, _ = solved(GreedyTable(judged, 2, FRAMES), Exercises.of(new), WORLD)
+            assert not right.any()
+        before = found
+    assert len(before) > 0
+    for found, pool in zip(mended.found, mended.pools, strict=False):
+        practised = [str(pool[row]) for row in range(len(pool))]
+        assert {str(each) for each in found} <= set(practised)
+        # Random ones too, and variations of those that were found.
+        assert len(pool) >= SETTINGS.exercises + len(found)
+        assert (len(pool) > SETTINGS.exercises + len(found)) == bool(found)
+    assert len(mended.pools) == len(rounds) - 1
+
+
+def test_failures_of_a_certificate_are_practised_too(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those at widths, and of kinds, that the exploration of few columns does not find."""
+    monkeypatch.setattr(Mending, "_explore", lambda *_: ([], 0))
+    monkeypatch.setattr(mending_module, "FEW_FAILING", 300)
+    mending = Mending(clone, WORLD, replace(SETTINGS, rounds=0), 0)
+    assert not mending.run()
+    (score,) = mending.rounds
+    assert score.verdict == "not exact"
+    assert score.found == len(mending.practised) > 0
+    assert score.situations > 0
+    right, _ = solved(GreedyTable(clone, 2, FRAMES), Exercises.of(mending.practised), WORLD)
+    assert not right.any()
+
+
+def test_an_exact_policy_is_left_as_it_is(mended: Mended) -> None:
+    exact = mended.mending.best
+    mending = Mending(exact, WORLD, SETTINGS, 1)
+    assert mending.run()
+    (score,) = mending.rounds
+    assert (score.verdict, score.failed, score.changed) == ("exact", 0, 0)
+    assert mending.best is mending.policy is mending.judged is exact
+    assert mending.practised == []
+    assert score.describe() == "0 of 300 random exercises fail; own runs exact"
+
+
+def test_an_interrupted_mending_equals_a_whole_one(clone: AbacusPolicy, mended: Mended) -> None:
+    """Every round in a process of its own, which has the weights of none of them."""
+    whole = mended.mending
+    assert len(whole.rounds) > 1
+    weights = copy_weights(clone)
+    state: dict[str, Any] = {}
+    for number in range(len(whole.rounds)):
+        torch.manual_seed(number)
+        policy = new_policy("onehot", WORLD.base, FRAMES)
+        if not state:
+            policy.load_state_dict(weights)
+        resumed = Mending(policy, WORLD, SETTINGS, 0)
+        if state:
+            resumed.load_state(state)
+        assert not resumed.ended
+        with pytest.raises(KeyboardInterrupt):
+            resumed.run(interrupt)
+        # As a checkpoint holds it.
+        written = io.BytesIO()
+        torch.save(resumed.state(), written)
+        written.seek(0)
+        state = torch.load(written, weights_only=True)
+    assert resumed.ended
+    assert resumed.exact
+    assert without_times(resumed.rounds) == without_times(whole.rounds)
+    assert resumed.practised == whole.practised
+    assert same(resumed.best, whole.best)
+    assert same(resumed.policy, whole.policy)
+
+
+def interrupt(score: MendingRound) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_best_policy_is_kept(clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cloning may lose more than practice corrects; here it forgets everything."""
+
+    def forget(self: Mending, *_: Any) -> None:
+        torch.manual_seed(len(self.rounds))
+        self.policy = new_policy("onehot", WORLD.base, FRAMES)
+
+    monkeypatch.setattr(Mending, "_clone", forget)
+    mending = Mending(clone, WORLD, replace(SETTINGS, rounds=2), 0)
+    assert not mending.run()
+    assert [each.failed > 250 for each in mending.rounds] == [False, True, True]
+    assert mending.best is clone
+    assert mending.policy is mending.judged
+    assert not same(mending.policy, clone)
+    resumed = Mending(mending.policy, WORLD, replace(SETTINGS, rounds=2), 0)
+    resumed.load_state(mending.state())
+    assert same(resumed.best, clone)
+    assert resumed.ended
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_near_the_end_the_weights_are_kept(
+    clone: AbacusPolicy, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is right already changes little; otherwise a network learns better from the start."""
+    monkeypatch.setattr(mending_module, "KEPT_BELOW", 301 if kept else 0)
+    starts: list[tuple[bool, float]] = []
+
+    def note_start(
+        policy: AbacusPolicy, data: CloningSet, settings: CloningSettings, *more: Any
+    ) -> Cloning:
+        starts.append((same(policy, clone), settings.learning_rate))
+        return Cloning(policy, data, settings, *more)
+
+    monkeypatch.setattr(mending_module, "Cloning", note_start)
+    before = copy_weights(clone)
+    mending = Mending(clone, WORLD, replace(SETTINGS, rounds=1), 0)
+    mending.run()
+    rate = SETTINGS.cloning.learning_rate
+    assert starts == [(True, mending_module.KEPT_RATE * rate) if kept else (False, rate)]
+    # The policy that was judged stays as it is.
+    assert all(torch.equal(before[name], kept) for name, kept in copy_weights(clone).items())
+    assert not same(mending.policy, clone)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ({"verdict": "exact"}, {"failed": 0, "found": 0}),
+        ({"failed": 1, "found": 9}, {"failed": 2}),
+        ({"failed": 1, "found": 1}, {"failed": 1, "found": 2}),
+    ],
+)
+def test_rounds_are_ranked(better: dict[str, Any], worse: dict[str, Any]) -> None:
+    base = MendingRound(0, "not exact", failed=5, tried=9, found=5)
+    assert replace(base, **better).rank > replace(base, **worse).rank
+
+
+def test_an_untrained_policy_uses_all_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending_module, "FEW_FAILING", 60)
+    torch.manual_seed(0)
+    policy = new_policy("onehot", WORLD.base, FRAMES)
+    mending = Mending(policy, WORLD, replace(SETTINGS, rounds=2), 0)
+    assert not mending.run()
+    assert mending.ended
+    assert len(mending.rounds) == 3
+    assert all(each.failed > 250 for each in mending.rounds)
+    assert [each.states > 0 for each in mending.rounds] == [True, True, False]
+    assert {each.situations for each in mending.rounds} == {0}
+    assert MendingRound(**asdict(mending.rounds[0])) == mending.rounds[0]
+
+
+def test_a_round_without_anything_to_clone_leaves_the_policy(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    practise: Any = vars(mending_module)["practise"]
+
+    def nothing_succeeds(*given: Any) -> Any:
+        practised = practise(*given)
+        none = practised.data.rows_at(torch.zeros(0, dtype=torch.int64))
+        return replace(practised, data=none, codes=practised.codes[:0])
+
+    monkeypatch.setattr(mending_module, "practise", nothing_succeeds)
+    monkeypatch.setattr(mending_module, "FEW_FAILING", -1)
+    mending = Mending(clone, WORLD, replace(SETTINGS, rounds=2), 0)
+    assert not mending.run()
+    assert len(mending.rounds) == 3
+    assert same(mending.policy, clone)
+
+
+def test_mending_needs_a_level(clone: AbacusPolicy) -> None:
+    world = replace(WORLD, reward=("submit", "wrong_submit"))
+    with pytest.raises(ValueError, match="reward level"):
+        Mending(clone, world, MendingSettings(rounds=1), 0)
+
+
+def test_likely_failures_are_found_without_a_search() -> None:
+    """In base 5, of the exact policy with noise in its weights."""
+    policy = copy.deepcopy(load_run())
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in policy.network.actor.parameters():  # type: ignore[union-attr]
             noise = torch.randn(parameter.shape, generator=generator)
             parameter.add_(0.35 * parameter.std() * noise)
-    return policy
-
-
-SETTINGS = MendingSettings(
-    rounds=6, tried=2_000, exercises=60, cloning=CloningSettings(updates=600)
-)
-
-
-def spoilt_table(exact: AbacusPolicy) -> Mending:
-    """Return the mending of an exact policy whose table submits too early in two observations."""
-    mending = Mending(exact, WORLD, SETTINGS, 0)
-    pair = Exercises.of([Exercise.parse("10: 3 + 1"), Exercise.parse("10: 30 - 4")])
-    rows = mending.practice.play(pair, depth=50).trail[:, 0]
-    mending.practice.table.prefer(rows, np.full(2, Action.SUBMIT))
-    return mending
-
-
-def test_a_round_ends_exact_also_after_an_interruption(exact: AbacusPolicy) -> None:
-    resumed = Mending(exact, WORLD, SETTINGS, 0)
-    resumed.load_state(spoilt_table(exact).state())
-    assert resumed.run()
-    (score,) = resumed.rounds
-    assert score.verdict == "exact"
-    assert score.failed > 0
-    assert score.corrections > 0
-    assert len(resumed.practised) > 0
-    assert resumed.policy.network_name == "wide"
-    assert certify_own_runs(resumed.policy, level="no_of").exact
-
-
-def test_an_exact_policy_is_left_as_it_is(exact: AbacusPolicy) -> None:
-    mending = Mending(exact, WORLD, SETTINGS, 0)
-    assert mending.run()
-    assert mending.policy is exact
-    assert [each.corrections for each in mending.rounds] == [0]
-
-
-def test_a_policy_that_solves_nothing_ends_at_once() -> None:
-    mending = Mending(new_policy("onehot", 5, 3), WORLD, MendingSettings(rounds=5, tried=50), 0)
-    assert not mending.run()
-    (score,) = mending.rounds
-    assert score.failed > 45
-    assert score.corrections == 0
-
-
-def test_all_actions_of_a_table_are_cloned(exact: AbacusPolicy) -> None:
-    """Also one that is unlike all others, and a second choice."""
-    mending = Mending(exact, WORLD, MendingSettings(), 0)
-    table, run = mending.practice.table, Exercises.of([Exercise.parse("10: 3 + 1")])
-    rows = mending.practice.play(run, depth=50).trail[0]
-    codes = table.codes_of(rows[:2])
-    table.prefer(rows[:1], np.array([Action.DOWN]))
-    data = reachable_actions(mending.practice, "no_of")
-    assert mending.clone_table(4, exact=True) == 0
-    assert mending.policy.network_name == "wide"
-    assert takes(mending.policy, data).all()
-    cloned = Practice(mending.policy, WORLD).table.scores_of(codes)
-    assert cloned[0].argmax() == Action.DOWN
-
-
-def test_reachable_actions_have_masks_of_what_was_illegal(exact: AbacusPolicy) -> None:
-    """An action is the best one that its mask allows."""
-    data = reachable_actions(Practice(exact, WORLD), "no_of")
-    assert len(data) >= 99_784
-    assert takes(exact, data).all()
-    assert bool(data.masks[torch.arange(len(data)), data.actions].all())
-
-
-def test_likely_failures_are_found_without_a_search(spoilt: AbacusPolicy) -> None:
-    practice = Practice(spoilt, WORLD)
-    explored = explore_policy(practice.asked(), 5, 3, "no_of", stop_at_failures=2_000)
+    explored = explore_policy(Asked(policy, 5, 3), 5, 3, "no_of", stop_at_failures=2_000)
     failing = failing_situations(explored, 20)
     assert 0 < len(failing) <= 80
     assert len(set(explored.observation_of[failing].tolist())) >= 20
     likely = [Exercise(task, columns) for columns, task in likely_failures(explored, failing)]
-    solved = practice.play(Exercises.of(likely)).solved
-    assert (~solved).sum() > 10
-
-
-def test_mending_needs_a_level(exact: AbacusPolicy) -> None:
-    world = replace(WORLD, reward=("submit", "wrong_submit"))
-    with pytest.raises(ValueError, match="reward level"):
-        Mending(exact, world, MendingSettings(rounds=1), 0).run()
-
-
-def test_a_table_of_values_is_what_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its network knows nothing here; a resumed mending has the same table."""
-    shorten_tables(monkeypatch)
-    monkeypatch.setattr(mending_module, "MOST_POOLS", 5)
-    for name in ("RANDOM_EXERCISES", "VARIATIONS"):
-        monkeypatch.setattr(mending_module, name, 2_000)
-    world = replace(SMALL, reward="no_of")
-    training = TableTraining(world, 300_000, 0.95, 0)
-    for _ in training.rounds():
-        pass
-    network = new_policy("onehot", SMALL.base, SMALL.frames)
-    settings = MendingSettings(rounds=1, tried=500)
-    mending = Mending(network, world, settings, 0, training.table)
-    exercises = hard_exercises(np.random.default_rng(1), 2_000, world)
-    before = mending.practice.play(exercises).solved.mean()
-    assert before > 0.3
-    resumed = Mending(network, world, settings, 0, training.table)
-    resumed.load_state(mending.state())
-    assert resumed.practice.play(exercises).solved.mean() == before
-    mending.run()
-    assert mending.rounds[0].corrections > 0
-    assert mending.policy.network_name == "wide"
-    assert mending.practice.play(exercises).solved.mean() > before
-    assert Practice(mending.policy, world).play(exercises).solved.mean() > 0.1
+    world = AbacusConfig(reward="no_of", start="random")
+    right, _ = solved(GreedyTable(policy, 5, 3), Exercises.of(likely), world)
+    assert (~right).sum() > 10

@@ -6,17 +6,19 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 
 import pytest
 
 from pipelines.learning.progress import (
+    USUAL_MENDING,
     USUAL_ROUNDS,
     RunBar,
     print_above,
     rounds_expected,
     steps_made,
 )
-from pipelines.learning.settings import Settings, TeachingSettings
+from pipelines.learning.settings import PRESETS, Settings, TeachingSettings
 
 SETTINGS = Settings()
 
@@ -51,6 +53,24 @@ def test_one_bar_for_all_stages_ends_at_100_percent() -> None:
     assert shown == sorted(shown)
     assert shown[-1] == 100
     assert screen.getvalue().split("\r")[-1].startswith("trained 100%")
+
+
+def test_planning_and_mending_are_expected_to_take_as_long_as_they_usually_do() -> None:
+    alone = PRESETS["alone"]
+    with terminal() as screen, RunBar(alone, shown=True) as bar:
+        assert bar.expected["planning"] == alone.planning.exercises
+        assert bar.expected["cloning"] == alone.cloning.updates
+        assert bar.expected["mending"] == USUAL_MENDING < alone.mending.rounds
+        bar.show("planning", alone.planning.exercises, "")
+        bar.show("cloning", alone.cloning.updates, "")
+        after_cloning = percentages(screen)[-1]
+        bar.show("mending", USUAL_MENDING // 2, "")
+        half = percentages(screen)[-1]
+    assert 0 < after_cloning < half < 60
+    assert percentages(screen)[-1] == 100
+    few = replace(alone, mending=replace(alone.mending, rounds=2))
+    assert RunBar(few, shown=False).expected["mending"] == 2
+    assert RunBar(SETTINGS, shown=False).expected["planning"] == 0
 
 
 def test_an_interrupted_run_does_not_end_at_100_percent() -> None:

@@ -18,6 +18,7 @@ from pipelines.learning.settings import (
     WAVES,
     CloningSettings,
     DqnSettings,
+    PlanningSettings,
     PpoSettings,
     Schedule,
     Settings,
@@ -158,7 +159,10 @@ def test_numbers_are_stored_as_plain_ints_and_floats() -> None:
     [
         ({"n_timesteps": 0, "demo_operations": 0, "teaching.rounds": 0}, "nothing to do"),
         ({"start_from": Path("run")}, "give one of them"),
-        ({"table_steps": 1}, "table_steps and demo_operations or start_from: give one of them"),
+        (
+            {"planning.exercises": 1},
+            "plan_exercises and demo_operations or start_from: give one of them",
+        ),
         ({"demo_operations": 0}, "cloning_weight needs demonstrations"),
     ],
 )
@@ -182,7 +186,9 @@ def test_presets_resolve_and_flags_replace_their_values() -> None:
     assert (changed.ppo.gamma, changed.ppo.entropy.start) == (0.5, 0.2)
     assert changed.ppo.entropy.kind == alone.ppo.entropy.kind
     assert changed.ppo.gae_lambda == alone.ppo.gae_lambda == 0.8
-    assert changed.table_steps == alone.table_steps == 450_000_000
+    assert changed.planning == alone.planning == PlanningSettings(exercises=6_000)
+    assert changed.mending.rounds == alone.mending.rounds > 0
+    assert resolve({"plan_order": "finger-first"}).planning.order == "finger-first"
 
 
 @pytest.mark.parametrize(
@@ -193,6 +199,10 @@ def test_presets_resolve_and_flags_replace_their_values() -> None:
         ({"preset": "best"}, "preset='best' is not allowed"),
         ({"colour": "red"}, "flag='colour' is not allowed"),
         ({"device": "gpu9"}, "device='gpu9' is not allowed"),
+        ({"plan_exercises": -1}, "planning.exercises=-1 is not allowed"),
+        ({"plan_order": "rows-first"}, "planning.order='rows-first' is not allowed"),
+        ({"mend_exercises": 0}, "mending.exercises=0 is not allowed"),
+        ({"table_steps": 1}, "flag='table_steps' is not allowed"),
     ],
 )
 def test_bad_flags_are_named(flags: dict[str, Any], message: str) -> None:
@@ -228,7 +238,8 @@ CHANGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changes", CHANGES)
 def test_settings_survive_json(preset: str, changes: dict[str, Any]) -> None:
     settings = replace_at(
-        PRESETS[preset], {"table_steps": 0, "demo_operations": 1, **changes, "n_timesteps": 9}
+        PRESETS[preset],
+        {"planning.exercises": 0, "demo_operations": 1, **changes, "n_timesteps": 9},
     )
     assert Settings.from_json(settings.to_json()) == settings
 

@@ -424,6 +424,8 @@ def about_run(demo_operations: int, rounds: int, **settings: object) -> dict[str
         (about_run(100, 40, n_timesteps=0), page.CLONED),
         (about_run(0, 40, n_timesteps=0), page.CLONED),
         (about_run(0, 0, n_timesteps=2_000_000), page.FROM_REWARD),
+        (about_run(0, 0, n_timesteps=0, planning={"exercises": 3_000}), page.FROM_REWARD),
+        (about_run(0, 0, n_timesteps=0, planning={"exercises": 0}), page.OTHER),
         (about_run(0, 0, n_timesteps=2_000_000, start_from="runs/first"), page.OTHER),
         ({}, page.OTHER),
         ({"settings": "none"}, page.OTHER),
