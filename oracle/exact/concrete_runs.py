@@ -219,6 +219,21 @@ def failing_runs(
     return tuple(found[kind] for kind in RULES if kind in found)
 
 
+def searched_failures(
+    ask: Ask, exploration: PolicyExploration, most_expanded: int, tries: int
+) -> list[FailingRun]:
+    """Return failures of an exploration on few columns, as run in the environment.
+
+    Unlike `failing_runs`, it returns all that a search of this effort finds for each kind.
+    """
+    return [
+        run
+        for _, goals in _goals(exploration)
+        if len(goals)
+        for run in GuidedSearch(ask, exploration, goals).runs(most_expanded, tries)
+    ]
+
+
 def _goals(exploration: PolicyExploration) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
     """Yield the situations of each kind of failure."""
     for end, kind in KINDS.items():
@@ -260,7 +275,7 @@ class GuidedSearch:
             keys ^= keys >> np.uint64(32)
         return keys
 
-    def runs(self, most_expanded: int) -> Iterator[FailingRun]:
+    def runs(self, most_expanded: int, tries: int = TRIES) -> Iterator[FailingRun]:
         """Yield failures as run in the environment, from short to long ways."""
         exploration = self._exploration
         columns = exploration.exact_columns or MAX_COLUMNS
@@ -283,7 +298,7 @@ class GuidedSearch:
 
         push(start_rows(exploration.base, exploration.frames, columns), NO_PARENT, 0)
         expanded = tried = 0
-        while heap and expanded < most_expanded and tried < TRIES:
+        while heap and expanded < most_expanded and tried < tries:
             estimate, steps, node = heapq.heappop(heap)
             expanded += 1
             actions[node], failure, found = self._successors(rows[node])

@@ -99,15 +99,17 @@ class Exercises:
         world: AbacusConfig,
         widths: Sequence[int] = WIDTHS,
         extreme: float = 0.0,
+        repeated: float = 0.0,
     ) -> Exercises:
         """Draw random exercises, about as many of each width.
 
         Lengths of numbers are uniform, so that short ones are as frequent as long ones. A part
-        `extreme` of the digits is 0 or the highest.
+        `extreme` of the digits is 0 or the highest, and a part `repeated` equals the digit before.
         """
+        kind = extreme, repeated
         return join(
             [
-                cls._draw(rng, count // len(widths) + (k < count % len(widths)), world, w, extreme)
+                cls._draw(rng, count // len(widths) + (k < count % len(widths)), world, w, kind)
                 for k, w in enumerate(widths)
             ]
         )
@@ -139,18 +141,23 @@ class Exercises:
 
     @classmethod
     def _draw(
-        cls, rng: np.random.Generator, count: int, world: AbacusConfig, columns: int, extreme: float
+        cls,
+        rng: np.random.Generator,
+        count: int,
+        world: AbacusConfig,
+        columns: int,
+        kind: tuple[float, float],
     ) -> Exercises:
         base = world.base
         capacity = min(base**columns, _MOST)
-        starts = value = _numbers(rng, count, base, columns, extreme)
+        starts = value = _numbers(rng, count, base, columns, *kind)
         signs = np.empty((count, OPERATIONS), np.int64)
         operands = np.empty((count, OPERATIONS), np.int64)
         only = {"add": 1, "subtract": -1}.get(world.operations)
         for k in range(OPERATIONS):
             signs[:, k] = rng.choice((1, -1), count) if only is None else only
             most = np.where(signs[:, k] > 0, capacity - 1 - value, value)
-            operands[:, k] = np.minimum(_numbers(rng, count, base, columns, extreme), most)
+            operands[:, k] = np.minimum(_numbers(rng, count, base, columns, *kind), most)
             value = value + signs[:, k] * operands[:, k]
         counts = np.full(count, OPERATIONS)
         return cls(
@@ -246,7 +253,12 @@ def exercises_for_ppo(world: AbacusConfig, seed: int) -> list[Task]:
 
 
 def _numbers(
-    rng: np.random.Generator, count: int, base: int, columns: int, extreme: float
+    rng: np.random.Generator,
+    count: int,
+    base: int,
+    columns: int,
+    extreme: float,
+    repeated: float,
 ) -> npt.NDArray[np.int64]:
     """Draw numbers that leave a column free, of at most `MOST_DIGITS` digits."""
     longest = min(MOST_DIGITS, columns - 1)
@@ -255,6 +267,10 @@ def _numbers(
     if extreme:
         ends = (base - 1) * rng.integers(0, 2, size)
         digits = np.where(rng.random(size) < extreme, ends, digits)
+    if repeated:
+        repeats = rng.random(size) < repeated
+        for place in range(1, longest):
+            digits[:, place] = np.where(repeats[:, place], digits[:, place - 1], digits[:, place])
     shown = np.arange(longest) < rng.integers(1, longest + 1, count)[:, None]
     numbers: npt.NDArray[np.int64] = (digits * shown) @ base ** np.arange(longest)
     return numbers

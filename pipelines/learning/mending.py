@@ -5,15 +5,23 @@ A round tries the policy on random exercises. If hardly any fails, all its runs 
 columns, which finds failures that random exercises hardly ever meet; if none is found there, it is
 certified by its own runs at every width. A policy that is not exact practises
 (`pipelines.learning.practice`) random exercises and everything that an exploration ever found, with
-variations, and the result is cloned into new weights: a network that is trained long and with a
-strong weight decay generalises what was practised to what was not. Near the end the weights are
-kept, so that little else changes. The next round begins with the clone.
+variations. What follows depends on whether practice found a way out of every failure:
+
+- If it did not, the result is cloned into new weights. A network that is trained long and with a
+  strong weight decay generalises what was practised to what was not, and other accidents happen in
+  what practice left open.
+- If it did, the table of the policy's actions is explored and practised again, until exploration
+  finds nothing more. Every observation that the table can meet is then known, nothing is left to
+  generalise, and the policy learns the whole table with the weights that it has and without weight
+  decay: what was right stays right.
+
+The next round begins with the clone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,34 +30,50 @@ import numpy.typing as npt
 import torch
 from stable_baselines3.common.logger import Logger
 
+from abacus.observation import visibly_illegal_actions
 from abacus.rules import AbacusConfig
 from abacus.tasks import Task
 from oracle.exact import SITUATIONS_LIMIT
-from oracle.exact.concrete_runs import failing_situations, likely_failures
-from oracle.exact.own_runs import EXACT, NOT_EXACT, Asked, certify_own_runs
-from oracle.exact.policy_exploration import explore_policy
+from oracle.exact.concrete_runs import (
+    FailingRun,
+    failing_situations,
+    likely_failures,
+    searched_failures,
+)
+from oracle.exact.own_runs import EXACT, NOT_EXACT, certify_own_runs
+from oracle.exact.policy_exploration import PolicyExploration, explore_policy
 from pipelines.learning.cloning import Cloning, copy_weights
+from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import EXTREME, Exercise, Exercises, hard_exercises, join
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.practice import Practised, practise, solved
 from pipelines.learning.settings import MendingSettings
-from pipelines.scoring.players import GreedyTable
+from pipelines.scoring.players import GreedyTable, best_actions
 
 #: Random exercises that a policy is tried on, and how many of them may fail where it is explored.
 TRIED, FEW_FAILING = 20_000, 400
 #: Columns of random exercises that are practised: with the right edge in every phase of the
 #: encoding, near to small numbers and far from them.
 WIDTHS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+#: The part of the digits that repeat the one before, in a third of them: these make carries over
+#: many columns.
+REPEATED = 0.7
 #: Variations of found exercises in a pool, in proportion to the random ones.
 VARIATIONS = 0.5
-#: Columns of an exploration that looks for failures, how far from the view it remembers hidden
-#: columns, and after how many failing situations it stops.
-FEW_COLUMNS, MARGIN, ENOUGH_FAILURES = 7, 1, 50_000
+#: Columns of the explorations that look for failures, the second if the first finds none; how far
+#: from the view they remember hidden columns, and after how many failing situations they stop.
+EXPLORED_COLUMNS, MARGIN, ENOUGH_FAILURES = (7, 10), 1, 50_000
 #: Failing situations of an exploration, of each kind, that are turned into exercises.
 MOST_FOUND = 1_000
-#: If fewer of the tried exercises fail, the next policy keeps the weights, and is trained at this
-#: fraction of the learning rate: what is right already changes little.
-KEPT_BELOW, KEPT_RATE = 20, 0.25
+#: Situations that a search for runs with a failure expands where the shortest paths show none, and
+#: runs that it tries.
+SEARCH_EFFORT = 1_500, 50
+#: Most explorations of a table that is corrected, and its random exercises in proportion to those
+#: of a round.
+CORRECTIONS, CORRECTED = 30, 0.2
+#: A policy that keeps its weights learns the whole table at this fraction of the learning rate and
+#: of the updates.
+KEPT_RATE, KEPT_UPDATES = 0.1, 0.5
 
 
 @dataclass(frozen=True)
@@ -70,6 +94,9 @@ class MendingRound:
     states: int = 0
     failing: int = 0
     changed: int = 0
+    #: Explorations of the table that the policy then learned whole; 0 if practice left failures,
+    #: and what was practised is cloned into new weights.
+    corrections: int = 0
     #: Environment steps, and seconds of the processor.
     steps: int = 0
     seconds: float = 0.0
@@ -87,6 +114,8 @@ class MendingRound:
         line += f"; own runs {self.verdict}"
         if self.states:
             line += f"; practised {self.states:,} states, {self.changed:,} observations changed"
+        if self.corrections:
+            line += f", nothing found after {self.corrections:,} explorations"
         return line
 
 
@@ -141,88 +170,168 @@ class Mending:
         if all(score.rank > before.rank for before in self.rounds):
             self.best = self.policy
         if score.verdict != EXACT and number < self.settings.rounds:
-            practised = self._practise(rng)
-            score = replace(
-                score,
-                states=practised.states,
-                failing=practised.failing,
-                changed=practised.changed,
-                steps=score.steps + practised.steps,
-            )
-            # A policy that never succeeds leaves nothing to clone; the next exercises are others.
-            if len(practised.data):
-                self._clone(practised, score)
+            score = self._improve(score, rng)
         return replace(score, seconds=round(time.process_time() - started, 1))
 
     def _judge(self, number: int, rng: np.random.Generator) -> MendingRound:
         """Try random exercises; if few fail, explore; if nothing is found, certify."""
-        table = GreedyTable(self.policy, self.world.base, self.world.frames)
+        table = self._table()
         right, steps = solved(table, hard_exercises(rng, TRIED, self.world), self.world)
         failed = int((~right).sum())
         score = MendingRound(number, NOT_EXACT, failed, TRIED, steps=steps)
         self.on_progress(score.describe())
         if failed > FEW_FAILING:
             return score
-        asked = Asked(self.policy, self.world.base, self.world.frames)
-        found, situations = self._explore(asked, table)
+        found, explored = self._explore(table)
         verdict: str = NOT_EXACT
+        situations = len(explored)
+        steps += situations
         if not found:
             certificate = certify_own_runs(
-                asked, base=self.world.base, frames=self.world.frames, level=self.level
+                self.policy, base=self.world.base, frames=self.world.frames, level=self.level
             )
             verdict, situations = certificate.verdict, certificate.situations
-            found = [
-                Exercise(Task.parse(run.calculation), run.columns) for run in certificate.failures
-            ]
+            steps += situations
+            found = _exercises_of(certificate.failures)
+        self._remember(found)
+        return replace(score, verdict=verdict, situations=situations, found=len(found), steps=steps)
+
+    def _table(self) -> GreedyTable:
+        return GreedyTable(self.policy, self.world.base, self.world.frames)
+
+    def _explore(self, table: GreedyTable) -> tuple[list[Exercise], PolicyExploration]:
+        """Return exercises that an exploration on few columns suggests and that do fail."""
+        world = self.world
+        place = table.orders_of, world.base, world.frames, self.level
+        for columns in EXPLORED_COLUMNS:
+            explored = explore_policy(
+                *place,
+                margin=MARGIN,
+                exact_columns=columns,
+                limit=SITUATIONS_LIMIT,
+                stop_at_failures=ENOUGH_FAILURES,
+            )
+            failing = failing_situations(explored, MOST_FOUND)
+            likely = [Exercise(task, width) for width, task in likely_failures(explored, failing)]
+            found: list[Exercise] = []
+            if likely:
+                right, _ = solved(table, Exercises.of(likely), world)
+                found = [likely[row] for row in np.flatnonzero(~right).tolist()]
+            if len(failing) and not found and columns == EXPLORED_COLUMNS[0]:
+                # The shortest paths to these failures are of no abacus; longer ones may be.
+                found = _exercises_of(searched_failures(place[0], explored, *SEARCH_EFFORT))
+            if found:
+                break
+        return list(dict.fromkeys(found)), explored
+
+    def _remember(self, found: list[Exercise]) -> None:
+        """Practise exercises from now on."""
         known = set(self.practised)
         self.practised += [each for each in dict.fromkeys(found) if each not in known]
-        return replace(score, verdict=verdict, situations=situations, found=len(found))
 
-    def _explore(self, asked: Asked, table: GreedyTable) -> tuple[list[Exercise], int]:
-        """Return exercises on few columns that an exploration suggests and that do fail.
-
-        The second value is the number of explored situations.
-        """
-        explored = explore_policy(
-            *(asked, self.world.base, self.world.frames, self.level),
-            margin=MARGIN,
-            exact_columns=FEW_COLUMNS,
-            limit=SITUATIONS_LIMIT,
-            stop_at_failures=ENOUGH_FAILURES,
+    def _improve(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
+        """Practise, and make the result the next policy."""
+        table = self._table()
+        table.learn(self._known)
+        practised = practise(table, self._exercises(rng, self.settings.exercises), self.world)
+        self.on_progress(f"{practised.failing:,} of {practised.states:,} practised states fail")
+        score = replace(
+            score,
+            states=practised.states,
+            failing=practised.failing,
+            changed=practised.changed,
+            steps=score.steps + practised.steps,
         )
-        failing = failing_situations(explored, MOST_FOUND)
-        likely = [Exercise(task, columns) for columns, task in likely_failures(explored, failing)]
-        if not likely:
-            return [], len(explored)
-        right, _ = solved(table, Exercises.of(likely), self.world)
-        return [likely[row] for row in np.flatnonzero(~right).tolist()], len(explored)
+        codes, data = practised.codes, practised.data
+        if score.situations and not practised.left:
+            score, whole = self._correct(score, table, practised, rng)
+            if whole is not None:
+                codes, data = whole
+        # A policy that never succeeds leaves nothing to clone; the next exercises are others.
+        if len(data):
+            self._clone(data, score.number, kept=score.corrections > 0)
+        self._known = np.unique(codes, axis=0)
+        return score
 
-    def _practise(self, rng: np.random.Generator) -> Practised:
-        world, count = self.world, self.settings.exercises
+    def _exercises(self, rng: np.random.Generator, count: int) -> Exercises:
+        """Draw random exercises; add those that were found to fail, and variations of them."""
+        world, third = self.world, count // 3
         parts = [
-            Exercises.draw(rng, count // 2, world, WIDTHS, EXTREME),
-            Exercises.draw(rng, count - count // 2, world, WIDTHS),
+            Exercises.draw(rng, third, world, WIDTHS, EXTREME),
+            Exercises.draw(rng, third, world, WIDTHS, EXTREME, REPEATED),
+            Exercises.draw(rng, count - 2 * third, world, WIDTHS),
         ]
         if self.practised:
             found = Exercises.of(self.practised)
             chosen = found.take(rng.integers(0, len(found), int(VARIATIONS * count)))
             parts += [found, chosen.varied(rng, world)]
-        table = GreedyTable(self.policy, world.base, world.frames)
-        table.learn(self._known)
-        practised = practise(table, join(parts), world)
-        self._known = np.unique(practised.codes, axis=0)
-        self.on_progress(f"{practised.failing:,} of {practised.states:,} practised states fail")
-        return practised
+        return join(parts)
 
-    def _clone(self, practised: Practised, score: MendingRound) -> None:
-        """Clone what was practised into new weights, or near the end into the present ones."""
-        seed = int(np.random.SeedSequence([self.seed, score.number]).generate_state(1)[0])
+    def _correct(
+        self,
+        score: MendingRound,
+        table: GreedyTable,
+        practised: Practised,
+        rng: np.random.Generator,
+    ) -> tuple[MendingRound, tuple[npt.NDArray[np.int32], CloningSet] | None]:
+        """Explore a table and practise what fails, until exploration finds nothing.
+
+        Return what the table does in all observations that it can meet; None if practice leaves a
+        failure.
+        """
+        parts, count = [practised], max(1, int(CORRECTED * self.settings.exercises))
+        for number in range(1, CORRECTIONS + 1):
+            found, explored = self._explore(table)
+            self._remember(found)
+            self.on_progress(f"exploration {number} of the table finds {len(found):,} failures")
+            score = replace(score, steps=score.steps + len(explored))
+            if not found:
+                return replace(score, corrections=number), self._whole(table, parts, explored)
+            practised = practise(table, self._exercises(rng, count), self.world)
+            parts.append(practised)
+            score = replace(
+                score,
+                changed=score.changed + practised.changed,
+                steps=score.steps + practised.steps,
+            )
+            if practised.left:
+                break
+        return score, None
+
+    def _whole(
+        self, table: GreedyTable, parts: list[Practised], explored: PolicyExploration
+    ) -> tuple[npt.NDArray[np.int32], CloningSet]:
+        """Return what a table does in all observations that were practised or explored.
+
+        A failure that no run shows is no reason to learn the action that leads to it.
+        """
+        failing = np.zeros(len(explored.observations), np.bool_)
+        failing[explored.observation_of[explored.failures > 0]] = True
+        met = explored.observations[~failing, :-1]
+        visible = ~visibly_illegal_actions(self.world.base)[met[:, -3]]
+        keys = [np.column_stack([met, visible])]
+        keys += [np.column_stack([part.codes, part.data.masks.numpy()]) for part in parts]
+        distinct = np.unique(np.concatenate(keys), axis=0)
+        width = self.world.frames + 2
+        codes, masks = distinct[:, :width].astype(np.int32), distinct[:, width:].astype(np.bool_)
+        scores = table.scores_at(table.known_rows(codes))
+        actions = best_actions(np.where(masks, scores, -np.inf))
+        return codes, CloningSet.of_codes(self.world.base, codes, actions, masks)
+
+    def _clone(self, data: CloningSet, number: int, kept: bool) -> None:
+        """Clone into new weights, or with `kept` into the present ones."""
+        seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
         torch.manual_seed(seed)
         policy, settings = self._new_policy(), self.settings.cloning
-        if score.failed < KEPT_BELOW:
+        if kept:
             policy.load_state_dict(self.policy.state_dict())
-            settings = replace(settings, learning_rate=KEPT_RATE * settings.learning_rate)
-        cloning = Cloning(policy, practised.data, settings, seed, Logger(None, []))
+            settings = replace(
+                settings,
+                learning_rate=KEPT_RATE * settings.learning_rate,
+                updates=max(1, int(KEPT_UPDATES * settings.updates)),
+                weight_decay=0.0,
+            )
+        cloning = Cloning(policy, data, settings, seed, Logger(None, []))
         cloning.run(
             lambda done: self.on_progress(
                 f"cloning: {done.update:,} of {settings.updates:,} updates"
@@ -256,3 +365,7 @@ class Mending:
             policy = self._new_policy()
         policy.load_state_dict(weights)
         return policy
+
+
+def _exercises_of(runs: Sequence[FailingRun]) -> list[Exercise]:
+    return [Exercise(Task.parse(run.calculation), run.columns) for run in runs]

@@ -28,7 +28,7 @@ from abacus.kernel import (
     advance,
     is_legal,
 )
-from abacus.observation import observation_arrays
+from abacus.observation import observation_arrays, visibly_illegal_actions
 from abacus.rules import Action, End
 from oracle.algorithm import Variant
 from oracle.exact.certificate import CHUNK, answers_of, digest_of
@@ -160,6 +160,17 @@ class GreedyTable:
             self.learn(codes[rows == EMPTY])
             rows = self.known_rows(codes)
         return self._scores[rows]
+
+    def orders_of(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+        """Return (N, 8) actions, the best first, as `explore_policy` asks for them.
+
+        It asks about frame codes, symbol, operation and previous action, which the policy does not
+        see.
+        """
+        distinct, index = np.unique(codes[:, :-1], axis=0, return_inverse=True)
+        illegal = visibly_illegal_actions(self.base)[distinct[:, -3]]
+        scores = np.where(illegal, -np.inf, self.scores_of(distinct))
+        return np.argsort(-scores, axis=1, kind="stable").astype(np.uint8)[index.ravel()]
 
     def _learn_rows(self, batch: AbacusBatch, rows: npt.NDArray[Any]) -> None:
         scalars = batch.scalars[rows]

@@ -111,6 +111,20 @@ def test_hard_exercises_have_long_carries_and_every_width() -> None:
     assert np.isin(digits, (0, 4)).mean() > 0.6
 
 
+def test_digits_of_exercises_can_repeat() -> None:
+    def repeats(repeated: float) -> float:
+        rng = np.random.default_rng(0)
+        drawn = Exercises.draw(rng, 2_000, WORLD, (9,), repeated=repeated)
+        digits = exercises_module._digits(drawn.starts, 5, 8)
+        # Of numbers without a zero at the end: these have all their digits.
+        digits = digits[digits[:, -1] > 0]
+        return float((digits[:, 1:] == digits[:, :-1]).mean())
+
+    assert repeats(0.0) == pytest.approx(0.2, abs=0.03)
+    # Those that are drawn may equal the one before as well.
+    assert repeats(0.7) == pytest.approx(0.7 + 0.3 * 0.2, abs=0.03)
+
+
 def test_ppo_gets_the_same_exercises_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercises_module, "PPO_EXERCISES", 200)
     tasks = exercises_for_ppo(WORLD, 3)

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.logger import Logger
 
-from abacus.rules import AbacusConfig
+from abacus.observation import visibly_illegal_actions
+from abacus.rules import AbacusConfig, Action
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
 from oracle.exact.concrete_runs import failing_situations, likely_failures
@@ -42,7 +44,7 @@ DEMONSTRATIONS = 25
 def _few_tried() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mending_module, "TRIED", 300)
-        patch.setattr(mending_module, "KEPT_BELOW", 60)
+        patch.setattr(mending_module, "EXPLORED_COLUMNS", (5, 6))
         yield
 
 
@@ -149,7 +151,8 @@ def test_failures_of_a_certificate_are_practised_too(
     clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those at widths, and of kinds, that the exploration of few columns does not find."""
-    monkeypatch.setattr(Mending, "_explore", lambda *_: ([], 0))
+    explore = Mending._explore
+    monkeypatch.setattr(Mending, "_explore", lambda *given: ([], explore(*given)[1]))
     monkeypatch.setattr(mending_module, "FEW_FAILING", 300)
     mending = Mending(clone, WORLD, replace(SETTINGS, rounds=0), 0)
     assert not mending.run()
@@ -209,7 +212,7 @@ def interrupt(score: MendingRound) -> None:
 def test_the_best_policy_is_kept(clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cloning may lose more than practice corrects; here it forgets everything."""
 
-    def forget(self: Mending, *_: Any) -> None:
+    def forget(self: Mending, *_: Any, **__: Any) -> None:
         torch.manual_seed(len(self.rounds))
         self.policy = new_policy("onehot", WORLD.base, FRAMES)
 
@@ -226,29 +229,74 @@ def test_the_best_policy_is_kept(clone: AbacusPolicy, monkeypatch: pytest.Monkey
     assert resumed.ended
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_near_the_end_the_weights_are_kept(
-    clone: AbacusPolicy, kept: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_table_without_failures_is_learned_whole_with_the_same_weights(
+    mended: Mended, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is right already changes little; otherwise a network learns better from the start."""
-    monkeypatch.setattr(mending_module, "KEPT_BELOW", 301 if kept else 0)
-    starts: list[tuple[bool, float]] = []
+    """Otherwise what was practised is cloned into new weights, which generalise it."""
+    exact = mended.mending.best
+    starts: list[tuple[bool, float, float]] = []
+    cloned: list[CloningSet] = []
+    tables: list[GreedyTable] = []
+    practised: list[Practised] = []
 
     def note_start(
         policy: AbacusPolicy, data: CloningSet, settings: CloningSettings, *more: Any
     ) -> Cloning:
-        starts.append((same(policy, clone), settings.learning_rate))
+        starts.append((same(policy, exact), settings.learning_rate, settings.weight_decay))
+        cloned.append(data)
         return Cloning(policy, data, settings, *more)
 
+    def note_practice(table: GreedyTable, *given: Any) -> Practised:
+        tables.append(table)
+        practised.append(practise(table, *given))
+        assert practised[-1].changed > 0
+        assert practised[-1].left == 0
+        return replace(practised[-1], left=left)
+
+    def with_a_mistake(self: Mending) -> GreedyTable:
+        """Submit where the policy slides."""
+        table = GreedyTable(exact, WORLD.base, FRAMES)
+        met = explore_policy(table.orders_of, WORLD.base, FRAMES, "no_of", exact_columns=4)
+        slides = met.observations[met.observation_of[met.actions == Action.SLIDE]][:1, :-1]
+        table.prefer(table.known_rows(slides), np.array([Action.SUBMIT]))
+        return table
+
+    monkeypatch.setattr(Mending, "_table", with_a_mistake)
     monkeypatch.setattr(mending_module, "Cloning", note_start)
-    before = copy_weights(clone)
-    mending = Mending(clone, WORLD, replace(SETTINGS, rounds=1), 0)
+    monkeypatch.setattr(mending_module, "practise", note_practice)
+    before = copy_weights(exact)
+    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=1), 0)
     mending.run()
-    rate = SETTINGS.cloning.learning_rate
-    assert starts == [(True, mending_module.KEPT_RATE * rate) if kept else (False, rate)]
+    (data,), first = cloned, mending.rounds[0]
+    rate, decay = SETTINGS.cloning.learning_rate, SETTINGS.cloning.weight_decay
     # The policy that was judged stays as it is.
-    assert all(torch.equal(before[name], kept) for name, kept in copy_weights(clone).items())
-    assert not same(mending.policy, clone)
+    assert all(torch.equal(before[name], kept) for name, kept in copy_weights(exact).items())
+    assert not same(mending.policy, exact)
+    if left:
+        assert starts == [(False, rate, decay)]
+        assert first.corrections == 0
+        assert torch.equal(data.rows, practised[0].data.rows)
+        return
+    assert starts == [(True, mending_module.KEPT_RATE * rate, 0.0)]
+    assert first.corrections == len(practised)
+    # Nothing that exploration suggests fails in the corrected table, and all of it is cloned.
+    found, explored = mending._explore(tables[-1])
+    assert found == []
+    assert explored.exact_columns == mending_module.EXPLORED_COLUMNS[-1]
+    failing = set(explored.observation_of[explored.failures > 0].tolist())
+    kept = [row for row in range(len(explored.observations)) if row not in failing]
+    actions = tables[-1].orders_of(explored.observations)[:, 0]
+    labels = {
+        (row.numpy().tobytes(), int(mask.sum())): int(action)
+        for row, mask, action in zip(data.rows, data.masks, data.actions, strict=True)
+    }
+    codes = explored.observations[kept, :-1]
+    visible = ~visibly_illegal_actions(WORLD.base)[codes[:, -3]]
+    expected = CloningSet.of_codes(WORLD.base, codes, actions[kept], visible)
+    for row, mask, action in zip(expected.rows, expected.masks, expected.actions, strict=True):
+        assert labels[row.numpy().tobytes(), int(mask.sum())] == int(action)
+    assert len(data) > len(practised[0].data)
 
 
 @pytest.mark.parametrize(
@@ -318,3 +366,17 @@ def test_likely_failures_are_found_without_a_search() -> None:
     world = AbacusConfig(reward="no_of", start="random")
     right, _ = solved(GreedyTable(policy, 5, 3), Exercises.of(likely), world)
     assert (~right).sum() > 10
+
+
+def test_a_search_finds_failures_of_which_the_shortest_paths_are_of_no_abacus(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mending_module, "likely_failures", lambda *_: iter(()))
+    monkeypatch.setattr(mending_module, "EXPLORED_COLUMNS", (5,))
+    mending = Mending(clone, WORLD, SETTINGS, 0)
+    table = GreedyTable(clone, 2, FRAMES)
+    found, explored = mending._explore(table)
+    assert len(found) > 1
+    assert explored.exact_columns == 5
+    right, _ = solved(table, Exercises.of(found), WORLD)
+    assert not right.any()

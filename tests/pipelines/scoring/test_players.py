@@ -15,6 +15,8 @@ from abacus.observation import observation_arrays
 from abacus.rules import AbacusConfig, Action, End
 from benchmarks.evaluation import direct_player
 from oracle.exact.certificate import Observations
+from oracle.exact.own_runs import Asked
+from oracle.exact.policy_exploration import explore_policy
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.scoring.operations import drawn_operations, step_limit
 from pipelines.scoring.players import GreedyTable, expert_player, mistakes_of, random_player
@@ -103,6 +105,23 @@ def test_the_table_grows_and_keeps_its_scores(policy: AbacusPolicy) -> None:
         seen: Any = policy.obs_to_tensor(arrays)[0]
         expected = torch.log_softmax(policy.network.logits(policy.rows(seen)), dim=1).numpy()
     assert np.allclose(table._scores[: len(table)], expected, atol=1e-5)
+
+
+def test_an_exploration_of_the_table_is_that_of_its_policy(policy: AbacusPolicy) -> None:
+    table = GreedyTable(policy, 2, 2)
+    one, other = (
+        explore_policy(ask, 2, 2, "no_of", exact_columns=4)
+        for ask in (table.orders_of, Asked(policy, 2, 2))
+    )
+    assert len(one) > 10
+    np.testing.assert_array_equal(one.observations, other.observations)
+    np.testing.assert_array_equal(one.actions, other.actions)
+    np.testing.assert_array_equal(one.failures, other.failures)
+    # Actions that were preferred to those of the policy count.
+    codes = one.observations[:1]
+    second = table.orders_of(codes)[:, 1]
+    table.prefer(table.known_rows(codes[:, :-1]), second)
+    assert table.orders_of(codes)[0, 0] == second[0]
 
 
 def test_the_expert_solves_everything() -> None:
