@@ -5,9 +5,11 @@ ends the exercise. Where it fails, every other action is tried in the same state
 abacus that follows the policy afterwards. An observation from which some state fails is
 *contested*: there all actions are tried in many states that meet it, and the one that succeeds most
 often replaces the policy's own. The exercises are then played again by the changed table, because
-what is best in one observation depends on what is done in others, and the best of these tables is
-cloned. Where few observations are contested, two actions in a row are tried: some mistakes are
-avoided by nothing less, such as a step that only serves to remember that a digit was written.
+what is best in one observation depends on what is done in others. If it does not get better after
+a few changes, these are taken back, and a random half of the first of them is tried. The best of
+these tables is cloned. Where few observations are contested, two actions in a row are tried: some
+mistakes are avoided by nothing less, such as a step that only serves to remember that a digit was
+written.
 
 A policy without memory cannot tell all states apart. What counts for an observation is therefore
 the success over all states in which the policy itself meets it. A run continues with an action that
@@ -56,7 +58,9 @@ FOLLOWED = 1 + ACTIONS
 PASSES = 2
 #: Times that the table is changed, at most, and when two actions are tried: the second one is found
 #: by the changes that follow.
-IMPROVEMENTS, TWO_ACTIONS = 7, 1
+IMPROVEMENTS, TWO_ACTIONS = 12, 1
+#: Changes without a better table after which the best one is taken again.
+SETBACKS = 3
 #: By how much another action must succeed more often to replace the policy's own, the least
 #: success of an action that is cloned, and what a step of a trial counts against its success.
 BETTER, LEAST, STEP = 0.02, 0.02, 1e-4
@@ -150,6 +154,11 @@ class _Judged(NamedTuple):
     states: int
     failing: int
 
+    @property
+    def failure_rate(self) -> float:
+        """Failing states in proportion to all: a table that gets further meets more of them."""
+        return self.failing / max(self.states, 1)
+
 
 def solved(
     table: GreedyTable, exercises: Exercises, world: AbacusConfig
@@ -171,18 +180,32 @@ def practise(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> P
     actions are written into it.
     """
     steps, random = np.zeros(1, np.int64), np.ones(1, np.uint64)
-    tried: list[_Judged] = []
-    for number in range(IMPROVEMENTS):
-        counts = _play(table, exercises, world, (steps, random), number == TWO_ACTIONS)
-        judged = _judge(table, counts, world)
-        tried.append(judged)
-        if not judged.failing:
+    tally, rng = (steps, random), np.random.default_rng(0)
+    first = best = judged = _judge(table, _play(table, exercises, world, tally, False), world)
+    before = scores = table.scores_at(np.arange(len(table)))
+    setbacks, share = 0, 1.0
+    for number in range(1, IMPROVEMENTS):
+        if not best.failing:
             break
-        table.prefer(judged.rows[judged.changed], judged.better[judged.changed])
-    # A table that gets further meets more states.
-    first, best = tried[0], min(tried, key=lambda judged: judged.failing / max(judged.states, 1))
-    # If no change made the table better, the first changes are tried in the network.
-    actions = np.where(first.changed, first.better, first.own) if best is first else best.own
+        if setbacks == SETBACKS:
+            table.restore(scores)
+            judged, setbacks, share = best, 0, 0.5
+        chosen = judged.changed & (rng.random(len(judged.changed)) < share)
+        table.prefer(judged.rows[chosen], judged.better[chosen])
+        counts = _play(table, exercises, world, tally, number == TWO_ACTIONS)
+        judged, share = _judge(table, counts, world), 1.0
+        setbacks += 1
+        if judged.failure_rate < best.failure_rate:
+            best, setbacks = judged, 0
+            scores = table.scores_at(np.arange(len(table)))
+    table.restore(scores)
+    if best is first:
+        # No change made the table better: the first changes are tried in the network.
+        actions = np.where(first.changed, first.better, first.own)
+        changed = int(first.changed.sum())
+    else:
+        actions = best.own
+        changed = int((best_actions(scores[: len(before)]) != best_actions(before)).sum())
     kept = best.kept
     return Practised(
         CloningSet.of_codes(world.base, best.codes[kept], actions[kept], best.legal[kept]),
@@ -190,7 +213,7 @@ def practise(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> P
         first.states,
         first.failing,
         int(first.contested.sum()),
-        sum(int(judged.changed.sum()) for judged in tried),
+        changed,
         best.failing,
         int(steps[0]),
     )

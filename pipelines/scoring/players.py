@@ -148,6 +148,10 @@ class GreedyTable:
         """Let actions be the best of rows of the table, in place of the policy's."""
         self._scores[rows, actions] = self._scores[rows].max(axis=1) + 1.0
 
+    def restore(self, scores: npt.NDArray[np.float32]) -> None:
+        """Store again what `scores_at` returned for the first rows of the table."""
+        self._scores[: len(scores)] = scores
+
     def known_rows(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """Return the rows of observations, EMPTY for those that are not in the table."""
         rows: npt.NDArray[np.int64] = _find_codes(self._slots, self._codes, codes)
