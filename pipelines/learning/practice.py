@@ -7,14 +7,15 @@ abacus that follows the policy afterwards. An observation from which some state 
 often replaces the policy's own. The exercises are then played again by the changed table, because
 what is best in one observation depends on what is done in others. If it does not get better after
 a few changes, these are taken back, and a random half of the first of them is tried. The best of
-these tables is cloned. Where few observations are contested, two actions in a row are tried: some
-mistakes are avoided by nothing less, such as a step that only serves to remember that a digit was
-written.
+these tables is cloned. Where no action does better and few observations are contested, two actions
+in a row are tried: some mistakes are avoided by nothing less, such as a step that only serves to
+remember that a digit was written.
 
 A policy without memory cannot tell all states apart. What counts for an observation is therefore
-the success over all states in which the policy itself meets it. A run continues with an action that
-succeeds if there is one, so that it meets what comes after a failure. All of this runs in compiled
-code on the scores of a `GreedyTable`.
+the success over all states in which the policy itself meets it, also where an edge out of view
+forbids some actions: the policy prefers one order of actions in both cases. A run continues with an
+action that succeeds if there is one, so that it meets what comes after a failure. All of this runs
+in compiled code on the scores of a `GreedyTable`.
 """
 
 from __future__ import annotations
@@ -56,9 +57,8 @@ FOLLOWED = 1 + ACTIONS
 #: Times that the exercises are played before the table is changed: to meet all observations and to
 #: find those that are contested, then to try.
 PASSES = 2
-#: Times that the table is changed, at most, and when two actions are tried: the second one is found
-#: by the changes that follow.
-IMPROVEMENTS, TWO_ACTIONS = 12, 1
+#: Times that the exercises are played to improve the table, at most.
+IMPROVEMENTS = 12
 #: Changes without a better table after which the best one is taken again.
 SETBACKS = 3
 #: By how much another action must succeed more often to replace the policy's own, the least
@@ -111,8 +111,9 @@ class _Counts(NamedTuple):
         )
 
     def restarted(self, two_actions: bool) -> _Counts:
-        """Return empty counts, with places and chances for what is contested."""
-        return self.none(self.contested, self.solved, two_actions)
+        """Return empty counts, with places and chances for observations that are contested."""
+        contested = self.contested.any(axis=1, keepdims=True) & (self.states > 0)
+        return self.none(contested, self.solved, two_actions)
 
     @property
     def contested(self) -> npt.NDArray[np.bool_]:
@@ -144,15 +145,21 @@ class _Judged(NamedTuple):
     """How a table does: for each of its rows and contexts, what it does and what does better."""
 
     rows: npt.NDArray[np.int64]  # (N,)
+    context: npt.NDArray[np.int64]  # (N,)
     codes: npt.NDArray[np.int32]  # (N, frames + 2)
     legal: npt.NDArray[np.bool_]  # (N, 8)
     own: npt.NDArray[np.int64]  # (N,): the table's action
-    better: npt.NDArray[np.int64]  # (N,): the action that succeeds most often
+    better: npt.NDArray[np.int64]  # (N,): the action that is to replace it, or the same
     contested: npt.NDArray[np.bool_]  # (N,)
-    changed: npt.NDArray[np.bool_]  # (N,): where the better action replaces the table's
     kept: npt.NDArray[np.bool_]  # (N,): where some action succeeds
     states: int
     failing: int
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        """(N,): where another action is to replace the table's."""
+        changed: npt.NDArray[np.bool_] = self.better != self.own
+        return changed
 
     @property
     def failure_rate(self) -> float:
@@ -183,16 +190,17 @@ def practise(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> P
     tally, rng = (steps, random), np.random.default_rng(0)
     first = best = judged = _judge(table, _play(table, exercises, world, tally, False), world)
     before = scores = table.scores_at(np.arange(len(table)))
-    setbacks, share = 0, 1.0
-    for number in range(1, IMPROVEMENTS):
-        if not best.failing:
+    setbacks, share, two_actions = 0, 1.0, False
+    for _ in range(1, IMPROVEMENTS):
+        if not best.failing or (two_actions and not judged.changed.any()):
             break
         if setbacks == SETBACKS:
             table.restore(scores)
             judged, setbacks, share = best, 0, 0.5
-        chosen = judged.changed & (rng.random(len(judged.changed)) < share)
-        table.prefer(judged.rows[chosen], judged.better[chosen])
-        counts = _play(table, exercises, world, tally, number == TWO_ACTIONS)
+        _change(table, judged, share, rng)
+        # If no single action does better, the first of two is tried; the second is found later.
+        two_actions = not judged.changed.any()
+        counts = _play(table, exercises, world, tally, two_actions)
         judged, share = _judge(table, counts, world), 1.0
         setbacks += 1
         if judged.failure_rate < best.failure_rate:
@@ -201,8 +209,7 @@ def practise(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> P
     table.restore(scores)
     if best is first:
         # No change made the table better: the first changes are tried in the network.
-        actions = np.where(first.changed, first.better, first.own)
-        changed = int(first.changed.sum())
+        actions, changed = first.better, int(first.changed.sum())
     else:
         actions = best.own
         changed = int((best_actions(scores[: len(before)]) != best_actions(before)).sum())
@@ -263,24 +270,67 @@ def _judge(table: GreedyTable, counts: _Counts, world: AbacusConfig) -> _Judged:
     tried = counts.tried[places]
     success = counts.succeeded[places] - STEP * counts.steps[places]
     success = np.where(tried > 0, success / np.maximum(tried, 1), -1.0).max(axis=2)
-    success[~legal | (places == 0)[:, None]] = -1.0
-    better, every = success.argmax(axis=1), np.arange(len(rows))
-    contested = counts.contested[rows, context]
-    changed = contested & (success[every, better] > success[every, own] + BETTER)
+    success = np.where(legal, np.maximum(success, 0.0), 0.0)
+    # Without trials, nothing better than the table's action is known.
+    untried = places == 0
+    success[untried] = np.eye(ACTIONS)[own[untried]]
+    contested, every = counts.contested[rows, context], np.arange(len(rows))
+    better = _jointly_better(
+        rows, counts.states[rows, context], (context == 1, legal, own, contested, success)
+    )
     states = int(counts.states.sum())
     return _Judged(
         rows,
+        context,
         codes,
         legal,
         own,
         better,
         contested,
-        changed,
         # An observation in which nothing succeeds has no right action.
-        ~contested | (success[every, np.where(changed, better, own)] > LEAST),
+        ~contested | (success[every, better] > LEAST),
         states,
         states - int(counts.solved.sum()),
     )
+
+
+def _jointly_better(
+    rows: npt.NDArray[np.int64], states: npt.NDArray[np.int32], entries: tuple[Any, ...]
+) -> npt.NDArray[np.int64]:
+    """Return the action of each row and context that succeeds most often, or the table's own.
+
+    Both contexts of a row share the order of actions: the one that is preferred is taken in both,
+    unless an edge forbids it in the second.
+    """
+    at_edge, legal, own, contested, success = entries
+    every = np.arange(len(rows))
+    distinct, index = np.unique(rows, return_inverse=True)
+    # Where the preferred action is forbidden, the best of the others is taken.
+    otherwise = success.max(axis=1, keepdims=True)
+    with_both = np.bincount(index)[index] > 1
+    taken = np.where(legal, success, np.where((at_edge & with_both)[:, None], otherwise, -np.inf))
+    values = np.zeros((len(distinct), ACTIONS))
+    np.add.at(values, index, states[:, None] * taken)
+    present = np.bincount(index, states * success[every, own])
+    enough = BETTER * np.bincount(index, states * contested)
+    best = values.argmax(axis=1)
+    replaced = (values.max(axis=1) > present + enough) & (np.bincount(index, contested) > 0)
+    preferred = best[index]
+    preferred = np.where(legal[every, preferred], preferred, success.argmax(axis=1))
+    better: npt.NDArray[np.int64] = np.where(replaced[index], preferred, own)
+    return better
+
+
+def _change(table: GreedyTable, judged: _Judged, share: float, rng: np.random.Generator) -> None:
+    """Let the table prefer the better actions in a random part of the rows that have one.
+
+    What is preferred last is first in the order: where an edge forbids it, the other one is taken.
+    """
+    rows = np.unique(judged.rows[judged.changed])
+    chosen = np.isin(judged.rows, rows[rng.random(len(rows)) < share])
+    for context in (1, 0):
+        entries = chosen & (judged.context == context)
+        table.prefer(judged.rows[entries], judged.better[entries])
 
 
 @compiled
