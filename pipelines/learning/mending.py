@@ -11,9 +11,9 @@ variations. What follows depends on whether practice found a way out of every fa
   strong weight decay generalises what was practised to what was not, and other accidents happen in
   what practice left open.
 - If it did, the table of the policy's actions is explored and practised again, until exploration
-  finds nothing more. Every observation that the table can meet is then known, nothing is left to
-  generalise, and the policy learns the whole table with the weights that it has and without weight
-  decay: what was right stays right.
+  finds nothing more. Every observation that the table can meet on these columns is then known,
+  hardly anything is left to generalise, and the policy learns the whole table with the weights that
+  it has and without weight decay: what was right stays right.
 
 The next round begins with the clone.
 """

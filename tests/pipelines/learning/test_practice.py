@@ -617,3 +617,36 @@ def test_a_few_states_that_succeed_stand_for_all_of_them(monkeypatch: pytest.Mon
     assert few.data.digest == every.data.digest
     assert (few.contested, few.changed) == (every.contested, every.changed)
     assert few.steps < every.steps
+
+
+def test_both_contexts_of_an_observation_share_the_order_of_actions(exact: AbacusPolicy) -> None:
+    """What succeeds in most states is preferred, and where an edge forbids it, the next best."""
+    rows, at_edge = np.array([0, 0]), np.array([False, True])
+    left, submit, signpost = int(Action.LEFT), int(Action.SUBMIT), int(Action.SIGNPOST_LEFT)
+    legal = np.ones((2, ACTIONS), np.bool_)
+    legal[1, signpost] = False
+    own = np.array([submit, submit])
+    contested = np.array([False, True])
+    success = np.zeros((2, ACTIONS))
+    success[0, submit] = success[1, left] = 1.0
+
+    def better(states: list[int]) -> list[int]:
+        entries = at_edge, legal, own, contested, success
+        found = practice._jointly_better(rows, np.array(states, np.int32), entries)
+        return [int(action) for action in found]
+
+    assert better([57, 2]) == [submit, submit]
+    assert better([2, 57]) == [left, left]
+    # An action that the edge forbids leaves the other context free.
+    success[0, signpost] = 1.0
+    assert better([57, 2]) == [signpost, left]
+
+    walk = Walk.of(exact, "10: 3 + 1")
+    table = table_of(exact, walk.codes[:1])
+    judged = practice._Judged(
+        *(table.known_rows(walk.codes[[0, 0]]), np.array([0, 1]), walk.codes[[0, 0]], legal, own),
+        *(np.array([signpost, left]), contested, contested, 59, 2),
+    )
+    practice._change(table, judged, 1.0, np.random.default_rng(0))
+    scores = table.scores_at(judged.rows)
+    assert np.where(legal, scores, -np.inf).argmax(axis=1).tolist() == [signpost, left]
