@@ -3,7 +3,8 @@
 No answer of the teacher is used: the environment, at the policy's reward level, is the only judge.
 A round tries the policy on random exercises. If hardly any fails, all its runs are explored on few
 columns, which finds failures that random exercises hardly ever meet; if none is found there, it is
-certified by its own runs at every width. A policy that is not exact practises
+certified by its own runs at every width. Of a policy that only adds, or only subtracts, random
+exercises are all that is asked. A policy that is not exact practises
 (`pipelines.learning.practice`) random exercises and everything that an exploration ever found, with
 variations. What follows depends on whether practice found a way out of every failure:
 
@@ -40,7 +41,7 @@ from oracle.exact.concrete_runs import (
     likely_failures,
     searched_failures,
 )
-from oracle.exact.own_runs import EXACT, NOT_EXACT, certify_own_runs
+from oracle.exact.own_runs import EXACT, NOT_EXACT, NOT_PROVEN, certify_own_runs
 from oracle.exact.policy_exploration import PolicyExploration, explore_policy
 from pipelines.learning.cloning import Cloning, copy_weights
 from pipelines.learning.cloning_data import CloningSet
@@ -149,8 +150,18 @@ class Mending:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no further round: the policy is exact, or all rounds are used."""
-        return self.exact or len(self.rounds) > self.settings.rounds
+        """Whether there is no further round: nothing can be found to fail, or all are used."""
+        used = len(self.rounds) > self.settings.rounds
+        return used or bool(self.rounds and self._is_enough(self.rounds[-1]))
+
+    def _is_enough(self, score: MendingRound) -> bool:
+        """Whether a policy is proven exact, or where that cannot be, solved all exercises."""
+        return score.verdict == EXACT or not (self._certifiable or score.failed)
+
+    @property
+    def _certifiable(self) -> bool:
+        """Whether own runs can be explored: those of a policy that both adds and subtracts."""
+        return self.world.operations == "both"
 
     def run(self, after_round: Callable[[MendingRound], None] | None = None) -> bool:
         """Practise until the policy is exact or the rounds are used; return whether it is."""
@@ -169,7 +180,7 @@ class Mending:
         score = self._judge(number, rng)
         if all(score.rank > before.rank for before in self.rounds):
             self.best = self.policy
-        if score.verdict != EXACT and number < self.settings.rounds:
+        if not self._is_enough(score) and number < self.settings.rounds:
             score = self._improve(score, rng)
         return replace(score, seconds=round(time.process_time() - started, 1))
 
@@ -180,7 +191,9 @@ class Mending:
         failed = int((~right).sum())
         score = MendingRound(number, NOT_EXACT, failed, TRIED, steps=steps)
         self.on_progress(score.describe())
-        if failed > FEW_FAILING:
+        if self._is_enough(score):
+            return replace(score, verdict=NOT_PROVEN)
+        if failed > FEW_FAILING or not self._certifiable:
             return score
         found, explored = self._explore(table)
         verdict: str = NOT_EXACT

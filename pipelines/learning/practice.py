@@ -13,9 +13,10 @@ remember that a digit was written.
 
 A policy without memory cannot tell all states apart. What counts for an observation is therefore
 the success over all states in which the policy itself meets it, also where an edge out of view
-forbids some actions: the policy prefers one order of actions in both cases. A run continues with an
-action that succeeds if there is one, so that it meets what comes after a failure. All of this runs
-in compiled code on the scores of a `GreedyTable`.
+forbids some actions: the policy prefers one order of actions in both cases. From the first state
+that fails, a run goes on to its failure, so that everything on the way is tried, and then from that
+state again with an action that succeeds if there is one, so that it meets what comes afterwards.
+All of this runs in compiled code on the scores of a `GreedyTable`.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ from pipelines.scoring.players import GreedyTable, best_actions, best_legal, fin
 
 #: Right submits after which a trial has succeeded, and steps after which it has failed.
 SUBMITS, MOST_STEPS = 2, 100
-#: Steps of a run, beyond which nothing is practised.
-LONGEST_RUN = 600
+#: Steps of a run, beyond which nothing is practised, and of its way to a failure.
+LONGEST_RUN, LONGEST_FAILURE = 600, 40
+#: Abaci of a batch beside those of its exercises: one for trials, and one that keeps the first
+#: state from which a run fails.
+SPARE = 2
 #: States with success in which the other actions of a contested observation are tried, chosen at
 #: random among all; each counts for those that were not chosen. States that fail are all tried.
 TRIALS = 16
@@ -58,9 +62,9 @@ FOLLOWED = 1 + ACTIONS
 #: find those that are contested, then to try.
 PASSES = 2
 #: Times that the exercises are played to improve the table, at most.
-IMPROVEMENTS = 12
+IMPROVEMENTS = 30
 #: Changes without a better table after which the best one is taken again.
-SETBACKS = 3
+SETBACKS = 6
 #: By how much another action must succeed more often to replace the policy's own, the least
 #: success of an action that is cloned, and what a step of a trial counts against its success.
 BETTER, LEAST, STEP = 0.02, 0.02, 1e-4
@@ -242,7 +246,7 @@ def _play(
         if number:
             counts = counts.restarted(two_actions)
         new = np.zeros((MOST_NEW, world.frames + 2), np.int32), np.zeros(1, np.int64)
-        for _, batch in exercises.batches(world, spare=1):
+        for _, batch in exercises.batches(world, SPARE):
             _practise_batch(table, batch, (counts, new, *tally))
         codes = np.unique(new[0][: new[1][0]], axis=0)
         table.learn(codes[table.known_rows(codes) == EMPTY])
@@ -252,9 +256,9 @@ def _play(
 
 
 def _practise_batch(table: GreedyTable, batch: AbacusBatch, practice: Any) -> None:
-    """Practise the exercises of a batch, whose last abacus serves trials."""
+    """Practise the exercises of a batch, whose last abaci are spare ones."""
     illegal = visibly_illegal_actions(table.base)
-    waiting = np.arange(batch.num_envs - 1, dtype=np.int32)
+    waiting = np.arange(batch.num_envs - SPARE, dtype=np.int32)
     table.run_waiting(_practise, batch, waiting, LONGEST_RUN, illegal, practice)
 
 
@@ -409,9 +413,12 @@ def _practise(
     scalars, cells, history = world
     table = slots, codes, scores
     newest, left = history.shape[1] - 1, 0
+    first_failing = np.int64(len(scalars) - SPARE)
     for place in range(len(waiting)):
         i = np.int64(waiting[place])
         s, result = scalars[i], results[i]
+        # Of the way to a failure: its steps, and the action that succeeds where it begins.
+        failing, rescue = 0, np.int64(-1)
         while True:
             row = np.int64(find_row(slots, codes, s, history, i))
             if row == EMPTY or row >= len(counts.states):
@@ -456,8 +463,20 @@ def _practise(
                     _count_trial(counts, at, action, second, other, length, weight)
                     if other == SUCCEEDS and outcome == FAILS and length < shortest:
                         chosen, shortest = action, length
+            if outcome != FAILS:
+                failing = 0
+            elif failing:
+                failing, chosen = failing + 1, own
+            elif chosen != own:
+                copy_abacus(world, i, first_failing)
+                failing, rescue, chosen = 1, chosen, own
             advance(rules, s, cells, history, program, i, chosen, result)
             steps[0] += 1
+            if failing and (result.end != END_NONE or failing == LONGEST_FAILURE):
+                copy_abacus(world, first_failing, i)
+                failing = 0
+                advance(rules, s, cells, history, program, i, rescue, result)
+                steps[0] += 1
             if result.end != END_NONE or s.steps >= max_steps:
                 break
     return left

@@ -326,6 +326,25 @@ def test_an_untrained_policy_uses_all_its_rounds(monkeypatch: pytest.MonkeyPatch
     assert MendingRound(**asdict(mending.rounds[0])) == mending.rounds[0]
 
 
+def test_one_operation_alone_is_practised_until_no_exercise_fails(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its policy fails in the other operation, of which nothing is asked."""
+
+    def explored(*given: Any, **named: Any) -> Any:
+        raise AssertionError("own runs are of both operations")
+
+    monkeypatch.setattr(mending_module, "explore_policy", explored)
+    monkeypatch.setattr(mending_module, "certify_own_runs", explored)
+    mending = Mending(copy.deepcopy(clone), replace(WORLD, operations="add"), SETTINGS, 0)
+    assert not mending.run()
+    *before, last = mending.rounds
+    assert 0 < len(before) < SETTINGS.rounds
+    assert all(each.failed and each.verdict == "not exact" for each in before)
+    assert (last.failed, last.verdict, last.states) == (0, "not proven", 0)
+    assert mending.best is mending.policy
+
+
 def test_a_round_without_anything_to_clone_leaves_the_policy(
     clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -314,6 +314,7 @@ def test_changes_that_do_not_help_are_taken_back(
 
     monkeypatch.setattr(practice, "_judge", not_better)
     monkeypatch.setattr(practice, "IMPROVEMENTS", 9)
+    monkeypatch.setattr(practice, "SETBACKS", 3)
     monkeypatch.setattr(GreedyTable, "prefer", note_change)
     monkeypatch.setattr(GreedyTable, "restore", note_return)
     practise(table, of(*texts), WORLD)
@@ -469,11 +470,21 @@ class SlowPractice:
 
     def run(self, exercise: Exercise) -> None:
         abacus = slow_abacus(exercise, self.world)
+        first_failing, way_out, failing = abacus, Action.LEFT, 0
         while abacus.end == End.NONE and abacus.steps < self.longest:
-            abacus.step(self.practise(abacus))
+            own, succeeded, rescue = self.practise(abacus)
+            if not succeeded and not failing and rescue != own:
+                first_failing, way_out = copy.deepcopy(abacus), rescue
+                failing = 1
+            elif failing:
+                failing = 0 if succeeded else failing + 1
+            abacus.step(own)
+            if failing and (abacus.end != End.NONE or failing == practice.LONGEST_FAILURE):
+                abacus, failing = first_failing, 0
+                abacus.step(way_out)
 
-    def practise(self, abacus: SlowAbacus) -> Action:
-        """Try actions in a state; return the one with which the run continues."""
+    def practise(self, abacus: SlowAbacus) -> tuple[Action, bool, Action]:
+        """Try actions in a state; return the policy's, whether it succeeds, and one that does."""
         codes, legal = slow_codes(abacus), np.array(abacus.mask)
         looks = ~visibly_illegal_actions(self.world.base)[codes[-3]]
         key = codes, bool((looks & ~legal).any())
@@ -487,7 +498,7 @@ class SlowPractice:
         if not succeeded:
             self.contested.add(key)
         if succeeded and not {(codes, False), (codes, True)} & self.contested:
-            return own
+            return own, True, own
         results = {own: (succeeded, length)}
         results |= {
             action: self.trial(abacus, action)
@@ -499,10 +510,11 @@ class SlowPractice:
             tally.succeeded[action] += right
             tally.steps[action] += steps
         if succeeded:
-            return own
+            return own, True, own
         rescues = [action for action, (right, _) in results.items() if right]
         tally.rescues |= set(rescues)
-        return min(rescues, key=lambda action: (results[action][1], action), default=own)
+        shortest = min(rescues, key=lambda action: (results[action][1], action), default=own)
+        return own, False, shortest
 
     def trial(self, abacus: SlowAbacus, action: Action) -> tuple[bool, int]:
         """Take an action wherever this observation is met; return the success and the steps."""
