@@ -219,21 +219,6 @@ def failing_runs(
     return tuple(found[kind] for kind in RULES if kind in found)
 
 
-def searched_failures(
-    ask: Ask, exploration: PolicyExploration, most_expanded: int, tries: int
-) -> list[FailingRun]:
-    """Return failures of an exploration on few columns, as run in the environment.
-
-    Unlike `failing_runs`, it returns all that a search of this effort finds for each kind.
-    """
-    return [
-        run
-        for _, goals in _goals(exploration)
-        if len(goals)
-        for run in GuidedSearch(ask, exploration, goals).runs(most_expanded, tries)
-    ]
-
-
 def _goals(exploration: PolicyExploration) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
     """Yield the situations of each kind of failure."""
     for end, kind in KINDS.items():

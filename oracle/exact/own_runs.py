@@ -47,8 +47,15 @@ VERSION = 1
 #: Situations with a mistake after which a policy is explored no further.
 ENOUGH_FAILURES = 50_000
 #: Explorations that are tried one after another, ever finer: lengths from which hidden runs are
-#: shortened, and how far from the view hidden columns keep their digits.
-PRECISIONS = ((LONG_RUN, 0), (LONG_RUN, 1), (LONG_RUN, 2), (LONG_RUN + 3, 1))
+#: shortened, how far from the view hidden columns keep their digits, and whether columns that
+#: continue a held run of one digit keep theirs.
+PRECISIONS = (
+    (LONG_RUN, 0, False),
+    (LONG_RUN, 0, True),
+    (LONG_RUN, 1, True),
+    (LONG_RUN, 2, True),
+    (LONG_RUN + 3, 1, True),
+)
 
 Verdict = Literal["exact", "not exact", "not proven"]
 EXACT: Verdict = "exact"
@@ -236,7 +243,7 @@ class _Search:
     def run(self) -> tuple[Verdict, str, tuple[FailingRun, ...]]:
         """Return the verdict, its reason and the failures."""
         reason = ""
-        for number, (long_run, margin) in enumerate(PRECISIONS, 1):
+        for number, (long_run, margin, keep_runs) in enumerate(PRECISIONS, 1):
             exploration = explore_policy(
                 self.asked,
                 self.base,
@@ -244,6 +251,7 @@ class _Search:
                 self.level,
                 long_run=long_run,
                 margin=margin,
+                keep_runs=keep_runs,
                 limit=self.limit,
                 stop_at_failures=ENOUGH_FAILURES,
                 progress=self.progress,

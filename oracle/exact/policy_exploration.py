@@ -172,6 +172,7 @@ def explore_policy(
     *,
     long_run: int = LONG_RUN,
     margin: int = 0,
+    keep_runs: bool = False,
     exact_columns: int | None = None,
     limit: int = 20_000_000,
     stop_at_failures: int | None = None,
@@ -181,9 +182,10 @@ def explore_policy(
 
     `ask` gets (N, frames + 3) frame codes, symbol, operation and previous action (-1 for none) and
     returns (N, 8) actions, the best first; each observation is asked once. Hidden columns up to
-    `margin` away from the view keep their digits, the others are forgotten. With `exact_columns`,
-    the exploration stays on at most that many columns. It ends early at more than `limit`
-    situations, or after `stop_at_failures` of them with a mistake.
+    `margin` away from the view keep their digits, the others are forgotten; with `keep_runs`,
+    columns with the digit of those that were written and are still held are not. With
+    `exact_columns`, the exploration stays on at most that many columns. It ends early at more than
+    `limit` situations, or after `stop_at_failures` of them with a mistake.
     """
     check_integer("base", base, 2, 10)
     check_integer("frames", frames, 1, AbacusConfig.MAX_FRAMES)
@@ -192,7 +194,7 @@ def explore_policy(
         check_integer("exact_columns", exact_columns, 2, MAX_COLUMNS)
     starts = start_rows(base, frames, exact_columns or widest)
     abacus = lazy_abacus(base, frames, level)
-    settings = search_settings(frames, level, long_run, exact_columns, margin)
+    settings = search_settings(frames, level, long_run, exact_columns, margin, keep_runs)
     store = _grown(None, FIRST_CAPACITY + len(starts), starts.shape[1])
     store.situations[: len(starts)] = starts
     store.parents[: len(starts)] = NO_PARENT
@@ -274,12 +276,18 @@ def lazy_abacus(base: int, frames: int, level: str) -> tuple[Any, ...]:
 
 
 def search_settings(
-    frames: int, level: str, long_run: int, exact_columns: int | None, margin: int | None = None
+    frames: int,
+    level: str,
+    long_run: int,
+    exact_columns: int | None,
+    margin: int | None = None,
+    keep_runs: bool = False,
 ) -> tuple[Any, ...]:
     """Return the settings of `successors`.
 
-    Columns that are not more than `margin` columns away from the view keep their digits. Without a
-    margin no column is opened again: paths that return to a column find its digit.
+    Columns that are not more than `margin` columns away from the view keep their digits, and with
+    `keep_runs` those that continue a run of columns that is held. Without a margin no column is
+    opened again: paths that return to a column find its digit.
     """
     widest = MAX_COLUMNS + frames
     return (
@@ -287,6 +295,7 @@ def search_settings(
         np.int64(exact_columns or widest),
         judges_signpost(level),
         np.int64(-1 if margin is None else margin),
+        keep_runs,
     )
 
 
@@ -411,7 +420,7 @@ def successors(abacus, settings, situations, source, orders, row, free):
     -1 successors if one has too many columns.
     """
     all_rules, (scalars, cells, history), program, results, known, branches, held = abacus
-    long_run, most_columns, judge_signpost, margin = settings
+    long_run, most_columns, judge_signpost, margin, keep_runs = settings
     # For a plain 0, numba would compile the whole kernel a second time.
     only = np.int64(0)
     rules, s, result = all_rules[only], scalars[only], results[only]
@@ -439,7 +448,8 @@ def successors(abacus, settings, situations, source, orders, row, free):
             lowest_wrong = s.first_wrong if s.wrong_count > 0 else NONE
         if branch < number and _is_possible(rules, s, cells, known, lowest_wrong):
             if margin >= 0:
-                _forget(rules, s, cells, history, known, held, lowest_wrong, action, margin)
+                kept = margin, keep_runs
+                _forget(rules, s, cells, history, known, held, lowest_wrong, action, kept)
             lowest_wrong = _shorten(rules, s, cells, history, known, held, lowest_wrong, long_run)
             if rules.columns <= most_columns:
                 place = free + written
@@ -741,13 +751,15 @@ def _is_possible(rules, s, cells, known, lowest_wrong):
 
 
 @compiled_inline
-def _forget(rules, s, cells, history, known, held, lowest_wrong, action, margin):
+def _forget(rules, s, cells, history, known, held, lowest_wrong, action, kept):
     """Open the hidden columns, except for those that a policy may walk back over.
 
-    Kept are columns up to `margin` away from the view, and those that were written for the current
+    Kept are columns up to a margin away from the view, and those that were written for the current
     digit: all of them while a carry is pending, up to the view when it is done. After the submit
-    they are kept as long as they adjoin the view on its left.
+    they are held as long as they adjoin the view on its left, and so are, if runs are kept, columns
+    that leave the view and have the same digit.
     """
+    margin, keep_runs = kept
     lowest, highest = _seen(s, history)
     if action == SLIDE:
         held[0] = s.finger_column + 1
@@ -760,6 +772,8 @@ def _forget(rules, s, cells, history, known, held, lowest_wrong, action, margin)
             held[0] = min(held[0], highest + 1)
     else:
         held[0] = min(held[0], lowest)
+        while keep_runs and 0 < held[0] < lowest and _continues(cells, known, held[0]):
+            held[0] += 1
         if held[0] < lowest:
             held[0] = 0
         first = held[0]
@@ -771,6 +785,13 @@ def _forget(rules, s, cells, history, known, held, lowest_wrong, action, margin)
             known[column] = False
     if held[0] > 0 and (held[0] <= first or not known[held[0] - 1]):
         held[0] = 0
+
+
+@compiled_inline
+def _continues(cells, known, column):
+    """Return whether a column is known to have the same digit as the one before."""
+    same = cells[0, column].digit == cells[0, column - 1].digit
+    return known[column] and known[column - 1] and same
 
 
 @compiled_inline

@@ -5,8 +5,8 @@ A round tries the policy on random exercises. If hardly any fails, all its runs 
 columns, which finds failures that random exercises hardly ever meet; if none is found there, it is
 certified by its own runs at every width. Of a policy that only adds, or only subtracts, random
 exercises are all that is asked. A policy that is not exact practises
-(`pipelines.learning.practice`) random exercises and everything that an exploration ever found, with
-variations. What follows depends on whether practice found a way out of every failure:
+(`pipelines.learning.practice`) random exercises and everything that ever failed when little did,
+with variations. What follows depends on whether practice found a way out of every failure:
 
 - If it did not, the result is cloned into new weights. A network that is trained long and with a
   strong weight decay generalises what was practised to what was not, and other accidents happen in
@@ -35,12 +35,7 @@ from abacus.observation import visibly_illegal_actions
 from abacus.rules import AbacusConfig
 from abacus.tasks import Task
 from oracle.exact import SITUATIONS_LIMIT
-from oracle.exact.concrete_runs import (
-    FailingRun,
-    failing_situations,
-    likely_failures,
-    searched_failures,
-)
+from oracle.exact.concrete_runs import FailingRun, failing_situations, likely_failures
 from oracle.exact.own_runs import EXACT, NOT_EXACT, NOT_PROVEN, certify_own_runs
 from oracle.exact.policy_exploration import PolicyExploration, explore_policy
 from pipelines.learning.cloning import Cloning, copy_weights
@@ -61,14 +56,14 @@ WIDTHS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
 REPEATED = 0.7
 #: Variations of found exercises in a pool, in proportion to the random ones.
 VARIATIONS = 0.5
-#: Columns of the explorations that look for failures, the second if the first finds none; how far
-#: from the view they remember hidden columns, and after how many failing situations they stop.
-EXPLORED_COLUMNS, MARGIN, ENOUGH_FAILURES = (7, 10), 1, 50_000
+#: Explorations that look for failures, one after another until there is one: their columns, and how
+#: far from the view they remember hidden ones. The fewer are forgotten, the fewer situations are of
+#: no abacus, and the more there are: each takes two to four seconds.
+EXPLORATIONS = ((5, 3), (7, 1), (10, 0))
+#: Failing situations after which an exploration stops.
+ENOUGH_FAILURES = 50_000
 #: Failing situations of an exploration, of each kind, that are turned into exercises.
 MOST_FOUND = 1_000
-#: Situations that a search for runs with a failure expands where the shortest paths show none, and
-#: runs that it tries.
-SEARCH_EFFORT = 1_500, 50
 #: Most explorations of a table that is corrected, and its random exercises in proportion to those
 #: of a round.
 CORRECTIONS, CORRECTED = 30, 0.2
@@ -137,7 +132,8 @@ class Mending:
         #: Called with a line about what a round does at the moment.
         self.on_progress: Callable[[str], None] = lambda line: None
         self.rounds: list[MendingRound] = []
-        #: Exercises that an exploration found to fail; they are practised in every later round.
+        #: Exercises that failed when few did, and those that an exploration found to fail; they are
+        #: practised in every later round.
         self.practised: list[Exercise] = []
         self.judged = self.best = policy
         #: Observations of the last practice, which the next policy is asked about first.
@@ -187,13 +183,17 @@ class Mending:
     def _judge(self, number: int, rng: np.random.Generator) -> MendingRound:
         """Try random exercises; if few fail, explore; if nothing is found, certify."""
         table = self._table()
-        right, steps = solved(table, hard_exercises(rng, TRIED, self.world), self.world)
+        tried = hard_exercises(rng, TRIED, self.world)
+        right, steps = solved(table, tried, self.world)
         failed = int((~right).sum())
         score = MendingRound(number, NOT_EXACT, failed, TRIED, steps=steps)
         self.on_progress(score.describe())
         if self._is_enough(score):
             return replace(score, verdict=NOT_PROVEN)
-        if failed > FEW_FAILING or not self._certifiable:
+        if failed > FEW_FAILING:
+            return score
+        self._remember([tried[row] for row in np.flatnonzero(~right).tolist()])
+        if not self._certifiable:
             return score
         found, explored = self._explore(table)
         verdict: str = NOT_EXACT
@@ -213,26 +213,25 @@ class Mending:
         return GreedyTable(self.policy, self.world.base, self.world.frames)
 
     def _explore(self, table: GreedyTable) -> tuple[list[Exercise], PolicyExploration]:
-        """Return exercises that an exploration on few columns suggests and that do fail."""
-        world = self.world
-        place = table.orders_of, world.base, world.frames, self.level
-        for columns in EXPLORED_COLUMNS:
+        """Return exercises that explorations on few columns suggest and that do fail."""
+        world, found = self.world, []
+        for columns, margin in EXPLORATIONS:
             explored = explore_policy(
-                *place,
-                margin=MARGIN,
+                table.orders_of,
+                world.base,
+                world.frames,
+                self.level,
+                margin=margin,
+                keep_runs=True,
                 exact_columns=columns,
                 limit=SITUATIONS_LIMIT,
                 stop_at_failures=ENOUGH_FAILURES,
             )
             failing = failing_situations(explored, MOST_FOUND)
             likely = [Exercise(task, width) for width, task in likely_failures(explored, failing)]
-            found: list[Exercise] = []
             if likely:
                 right, _ = solved(table, Exercises.of(likely), world)
                 found = [likely[row] for row in np.flatnonzero(~right).tolist()]
-            if len(failing) and not found and columns == EXPLORED_COLUMNS[0]:
-                # The shortest paths to these failures are of no abacus; longer ones may be.
-                found = _exercises_of(searched_failures(place[0], explored, *SEARCH_EFFORT))
             if found:
                 break
         return list(dict.fromkeys(found)), explored

@@ -23,7 +23,7 @@ from oracle.exact.policy_exploration import explore_policy
 from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning import Cloning, copy_weights
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.exercises import Exercise, Exercises
+from pipelines.learning.exercises import Exercise, Exercises, hard_exercises
 from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.policy_files import load_run
@@ -44,7 +44,7 @@ DEMONSTRATIONS = 25
 def _few_tried() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mending_module, "TRIED", 300)
-        patch.setattr(mending_module, "EXPLORED_COLUMNS", (5, 6))
+        patch.setattr(mending_module, "EXPLORATIONS", ((5, 2), (6, 1)))
         yield
 
 
@@ -123,7 +123,7 @@ def test_a_policy_becomes_exact_by_practice(clone: AbacusPolicy, mended: Mended)
     assert certificate.situations == last.situations > 0
 
 
-def test_what_exploration_finds_fails_and_is_practised_from_then_on(mended: Mended) -> None:
+def test_what_is_found_to_fail_is_practised_from_then_on(mended: Mended) -> None:
     before: list[Exercise] = []
     rounds = mended.mending.rounds
     for judged, found, score in zip(mended.judged, mended.found, rounds, strict=True):
@@ -147,7 +147,7 @@ def test_what_exploration_finds_fails_and_is_practised_from_then_on(mended: Mend
     assert len(mended.pools) == len(rounds) - 1
 
 
-def test_failures_of_a_certificate_are_practised_too(
+def test_failures_of_a_certificate_and_of_random_exercises_are_practised_too(
     clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those at widths, and of kinds, that the exploration of few columns does not find."""
@@ -158,8 +158,14 @@ def test_failures_of_a_certificate_are_practised_too(
     assert not mending.run()
     (score,) = mending.rounds
     assert score.verdict == "not exact"
-    assert score.found == len(mending.practised) > 0
+    assert score.found > 0
     assert score.situations > 0
+    tried = hard_exercises(np.random.default_rng([0, 0]), 300, WORLD)
+    right, _ = solved(GreedyTable(clone, 2, FRAMES), tried, WORLD)
+    random = {tried[row] for row in np.flatnonzero(~right).tolist()}
+    assert 0 < len(random) <= score.failed
+    assert len(set(mending.practised) - random) == score.found
+    assert random < set(mending.practised)
     right, _ = solved(GreedyTable(clone, 2, FRAMES), Exercises.of(mending.practised), WORLD)
     assert not right.any()
 
@@ -283,7 +289,7 @@ def test_a_table_without_failures_is_learned_whole_with_the_same_weights(
     # Nothing that exploration suggests fails in the corrected table, and all of it is cloned.
     found, explored = mending._explore(tables[-1])
     assert found == []
-    assert explored.exact_columns == mending_module.EXPLORED_COLUMNS[-1]
+    assert explored.exact_columns == mending_module.EXPLORATIONS[-1][0]
     failing = set(explored.observation_of[explored.failures > 0].tolist())
     kept = [row for row in range(len(explored.observations)) if row not in failing]
     actions = tables[-1].orders_of(explored.observations)[:, 0]
@@ -387,15 +393,22 @@ def test_likely_failures_are_found_without_a_search() -> None:
     assert (~right).sum() > 10
 
 
-def test_a_search_finds_failures_of_which_the_shortest_paths_are_of_no_abacus(
-    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+def test_explorations_follow_one_another_until_one_finds_a_failure(
+    clone: AbacusPolicy, mended: Mended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mending_module, "likely_failures", lambda *_: iter(()))
-    monkeypatch.setattr(mending_module, "EXPLORED_COLUMNS", (5,))
+    explored: list[tuple[int, int]] = []
+
+    def note(*given: Any, margin: int, exact_columns: int, **more: Any) -> Any:
+        explored.append((exact_columns, margin))
+        return explore_policy(*given, margin=margin, exact_columns=exact_columns, **more)
+
+    monkeypatch.setattr(mending_module, "explore_policy", note)
     mending = Mending(clone, WORLD, SETTINGS, 0)
-    table = GreedyTable(clone, 2, FRAMES)
-    found, explored = mending._explore(table)
-    assert len(found) > 1
-    assert explored.exact_columns == 5
-    right, _ = solved(table, Exercises.of(found), WORLD)
+    found, last = mending._explore(GreedyTable(clone, 2, FRAMES))
+    assert (explored, last.exact_columns) == ([(5, 2)], 5)
+    right, _ = solved(GreedyTable(clone, 2, FRAMES), Exercises.of(found), WORLD)
+    assert len(right) > 1
     assert not right.any()
+    explored.clear()
+    found, last = mending._explore(GreedyTable(mended.mending.best, 2, FRAMES))
+    assert (found, explored, last.exact_columns) == ([], [(5, 2), (6, 1)], 6)
