@@ -18,6 +18,7 @@ from abacus.batch import AbacusBatch
 from abacus.env import AbacusEnv
 from abacus.observation import window_codes
 from abacus.rules import AbacusConfig, Action, End
+from oracle.exact import own_runs
 from oracle.exact.certificate import certify
 from oracle.exact.complete_set import ObservationSet, enumerate_observations
 from oracle.exact.concrete_runs import NEVER_ENDS, FailingRun
@@ -258,9 +259,14 @@ def exhaustive_failures(player: GreedyTable, columns: int, count: int, length: i
 
 @pytest.mark.parametrize("block", range(10))
 def test_exhaustive_runs_on_small_abaci_agree(
-    small: ObservationSet, medium: ObservationSet, block: int
+    small: ObservationSet, medium: ObservationSet, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten blocks of ten random policies: exact ones never fail, and failures are found."""
+    """Ten blocks of ten random policies: exact ones never fail, and failures are found.
+
+    In half of the blocks, the verdict is that of the finer explorations.
+    """
+    if block % 2:
+        monkeypatch.setattr(own_runs, "PRECISIONS", own_runs.PRECISIONS[1:])
     shapes = [(2, 2, 2), (2, 3, 2), (2, 4, 2), (2, 5, 1), (3, 2, 2), (3, 3, 2)]
     if LONG:
         shapes += [(2, 5, 2), (2, 6, 2), (3, 4, 2), (3, 5, 1), (3, 6, 1)]
@@ -292,11 +298,18 @@ def test_exhaustive_runs_on_small_abaci_agree(
     assert NOT_EXACT in verdicts
 
 
-def test_runs_on_wide_abaci_meet_nothing_new() -> None:
-    """What the shortcut meets on up to 40 columns was found by the exploration."""
+@pytest.mark.parametrize(
+    ("margin", "keep_runs", "long_run"), [(0, False, 1), (0, True, 1), (1, True, 1), (1, True, 4)]
+)
+def test_runs_on_wide_abaci_meet_nothing_new(margin: int, keep_runs: bool, long_run: int) -> None:
+    """What the shortcut meets on up to 40 columns was found by every exploration."""
     policy = shortcut_policy(3)
     asked = Asked(policy, 3, 3)
-    explored = explore_policy(asked, 3, 3)
+    explored = explore_policy(asked, 3, 3, margin=margin, keep_runs=keep_runs, long_run=long_run)
+    # The less is forgotten, the more situations there are.
+    coarsest = explore_policy(asked, 3, 3)
+    assert (len(explored) > len(coarsest)) == bool(margin or keep_runs)
+    assert not explored.failures.any()
     known = {tuple(row) for row in explored.observations[:, :-1].tolist()}
     for columns in (2, 3, 5, 11, 17, 40):
         config = AbacusConfig(
