@@ -288,8 +288,8 @@ class Mending:
     ) -> tuple[MendingRound, tuple[npt.NDArray[np.int32], CloningSet] | None]:
         """Explore a table and practise what fails, until exploration finds nothing.
 
-        Return what the table does in all observations that it can meet; None if practice leaves a
-        failure.
+        Return what the table does in all observations that it can meet; None if something is found
+        to the end. What practice leaves may be mended with the exercises of the next exploration.
         """
         parts, count = [practised], max(1, int(CORRECTED * self.settings.exercises))
         for number in range(1, CORRECTIONS + 1):
@@ -306,8 +306,6 @@ class Mending:
                 changed=score.changed + practised.changed,
                 steps=score.steps + practised.steps,
             )
-            if practised.left:
-                break
         return score, None
 
     def _whole(
