@@ -70,6 +70,8 @@ SEARCH_LIMIT = 2_000_000
 EFFORTS = (1_000, 30_000)
 #: Runs that a guided search tries in the environment.
 TRIES = 20
+#: Operations at the end of a path that are resumed after others.
+MOST_RESUMED = 3
 #: Steps after the end of a path in which a run may come back to an earlier state.
 MORE_STEPS = 300
 
@@ -380,17 +382,68 @@ def likely_failures(
     for situation in situations.tolist():
         path = exploration.path_to(situation)
         rows, actions = exploration.situations[path], exploration.actions[path].tolist()
-        for columns, start, operations in _calculations(exploration, rows, actions, (1,)):
-            signed = (
-                TaskOperation(-1 if kind == SUBTRACT else 1, value_of(digits, base))
-                for kind, digits in operations
-            )
-            task = Task(start, tuple(signed))
-            try:
-                AbacusConfig(base=base, columns=columns, max_digits=columns - 1).check_task(task)
-            except ValueError:
-                continue
-            yield columns, task
+        operations = _task_operations(rows, actions, base)
+        for columns, start, _ in _calculations(exploration, rows, actions, (1,)):
+            task = Task(start, operations)
+            if _fits(task, columns, base):
+                yield columns, task
+
+
+def resumed_failures(
+    exploration: PolicyExploration,
+    situations: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    tries: int,
+) -> Iterator[tuple[int, Task]]:
+    """Yield columns and tasks that may show failures after other operations than on their paths.
+
+    A shortest path that is of no abacus mostly forgets a digit between two operations. Its last
+    operations, one to three of them, are resumed after a random one, which leaves the finger in
+    another row, say; columns that these do not show get random digits.
+    """
+    base = exploration.base
+    for situation in situations.tolist():
+        path = exploration.path_to(situation)
+        rows, actions = exploration.situations[path], exploration.actions[path]
+        operations = _task_operations(rows, actions.tolist(), base)
+        resets = np.flatnonzero((rows[:, DIGIT_INDEX] == 0) & (actions == Action.SUBMIT))
+        digits = rows[:, HEADER : HEADER + MAX_COLUMNS + exploration.frames]
+        for count in range(1, min(len(resets), MOST_RESUMED) + 1):
+            shown = digits[resets[-count] + 1 :]
+            known = (shown != OPEN).any(axis=0)
+            first = shown[np.argmax(shown != OPEN, axis=0), np.arange(shown.shape[1])]
+            for _ in range(tries):
+                columns = int(rows[:, WIDTH].max() + rng.integers(1, 4))
+                value = np.where(known, first, rng.integers(0, base, len(known)))[:columns]
+                length = int(rng.integers(1, columns))
+                operand = rng.integers(0, base, length)
+                if rng.random() < 0.5:
+                    operand[:-1] = 0
+                before = TaskOperation(int(rng.choice([-1, 1])), value_of(operand, base))
+                start = value_of(value, base) - before.sign * before.operand
+                if start >= 0:
+                    task = Task(start, (before, *operations[-count:]))
+                    if _fits(task, columns, base):
+                        yield columns, task
+
+
+def _fits(task: Task, columns: int, base: int) -> bool:
+    """Return whether the numbers of a task fit on an abacus."""
+    try:
+        AbacusConfig(base=base, columns=columns, max_digits=columns - 1).check_task(task)
+    except ValueError:
+        return False
+    return True
+
+
+def _task_operations(
+    rows: npt.NDArray[np.uint8], actions: Sequence[int], base: int
+) -> tuple[TaskOperation, ...]:
+    """Return the operations of a path."""
+    return tuple(
+        TaskOperation(-1 if kind == SUBTRACT else 1, value_of(digits, base))
+        for kind, digits in _operations(rows, actions)
+    )
 
 
 def run_policy(ask: Ask, config: AbacusConfig, steps: int) -> FailingRun | None:

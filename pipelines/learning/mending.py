@@ -22,7 +22,7 @@ The next round begins with the clone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -35,7 +35,12 @@ from abacus.observation import visibly_illegal_actions
 from abacus.rules import AbacusConfig
 from abacus.tasks import Task
 from oracle.exact import SITUATIONS_LIMIT
-from oracle.exact.concrete_runs import FailingRun, failing_situations, likely_failures
+from oracle.exact.concrete_runs import (
+    FailingRun,
+    failing_situations,
+    likely_failures,
+    resumed_failures,
+)
 from oracle.exact.own_runs import EXACT, NOT_EXACT, NOT_PROVEN, certify_own_runs
 from oracle.exact.policy_exploration import PolicyExploration, explore_policy
 from pipelines.learning.cloning import Cloning, copy_weights
@@ -64,6 +69,9 @@ EXPLORATIONS = ((5, 3), (7, 1), (10, 0))
 ENOUGH_FAILURES = 50_000
 #: Failing situations of an exploration, of each kind, that are turned into exercises.
 MOST_FOUND = 1_000
+#: Where none of these fails: situations of which the last operations are tried after others, and
+#: how often.
+RESUMED, RESUMED_TRIES = 50, 100
 #: Most explorations of a table that is corrected, and its random exercises in proportion to those
 #: of a round.
 CORRECTIONS, CORRECTED = 30, 0.2
@@ -214,7 +222,7 @@ class Mending:
 
     def _explore(self, table: GreedyTable) -> tuple[list[Exercise], PolicyExploration]:
         """Return exercises that explorations on few columns suggest and that do fail."""
-        world, found = self.world, []
+        world = self.world
         for columns, margin in EXPLORATIONS:
             explored = explore_policy(
                 table.orders_of,
@@ -228,13 +236,22 @@ class Mending:
                 stop_at_failures=ENOUGH_FAILURES,
             )
             failing = failing_situations(explored, MOST_FOUND)
-            likely = [Exercise(task, width) for width, task in likely_failures(explored, failing)]
-            if likely:
-                right, _ = solved(table, Exercises.of(likely), world)
-                found = [likely[row] for row in np.flatnonzero(~right).tolist()]
+            found = self._failing_of(table, likely_failures(explored, failing))
+            if not found:
+                rng = np.random.default_rng(self.seed)
+                resumed = resumed_failures(explored, failing[:RESUMED], rng, RESUMED_TRIES)
+                found = self._failing_of(table, resumed)
             if found:
                 break
-        return list(dict.fromkeys(found)), explored
+        return found, explored
+
+    def _failing_of(self, table: GreedyTable, tasks: Iterable[tuple[int, Task]]) -> list[Exercise]:
+        """Return the tasks, on so many columns, that the table fails in."""
+        exercises = list(dict.fromkeys(Exercise(task, columns) for columns, task in tasks))
+        if not exercises:
+            return []
+        right, _ = solved(table, Exercises.of(exercises), self.world)
+        return [exercises[row] for row in np.flatnonzero(~right).tolist()]
 
     def _remember(self, found: list[Exercise]) -> None:
         """Practise exercises from now on."""

@@ -17,7 +17,7 @@ from abacus.observation import visibly_illegal_actions
 from abacus.rules import AbacusConfig, Action
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
-from oracle.exact.concrete_runs import failing_situations, likely_failures
+from oracle.exact.concrete_runs import failing_situations, likely_failures, resumed_failures
 from oracle.exact.own_runs import Asked, certify_own_runs
 from oracle.exact.policy_exploration import explore_policy
 from pipelines.learning import mending as mending_module
@@ -412,3 +412,25 @@ def test_explorations_follow_one_another_until_one_finds_a_failure(
     explored.clear()
     found, last = mending._explore(GreedyTable(mended.mending.best, 2, FRAMES))
     assert (found, explored, last.exact_columns) == ([], [(5, 2), (6, 1)], 6)
+
+
+def test_failures_are_found_after_other_operations_than_on_the_shortest_path(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a path is of no abacus, its last operations are resumed after random ones."""
+    monkeypatch.setattr(mending_module, "likely_failures", lambda *_: iter(()))
+    mending = Mending(clone, WORLD, SETTINGS, 0)
+    table = GreedyTable(clone, 2, FRAMES)
+    found, explored = mending._explore(table)
+    assert len(found) > 1
+    assert len(set(found)) == len(found)
+    assert all(2 <= len(each.task.operations) <= 4 for each in found)
+    right, _ = solved(table, Exercises.of(found), WORLD)
+    assert not right.any()
+    # The others that are suggested fit on their abacus too, and are solved.
+    failing = failing_situations(explored, 5)
+    suggested = list(resumed_failures(explored, failing, np.random.default_rng(0), 20))
+    assert len(suggested) > 20
+    assert len({task.operations[-1] for _, task in suggested}) <= len(failing)
+    for columns, task in suggested:
+        replace(WORLD, columns=columns, max_digits=columns - 1).check_task(task)
