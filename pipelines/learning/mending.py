@@ -63,8 +63,8 @@ REPEATED = 0.7
 VARIATIONS = 0.5
 #: Explorations that look for failures, one after another until there is one: their columns, and how
 #: far from the view they remember hidden ones. The fewer are forgotten, the fewer situations are of
-#: no abacus, and the more there are: each takes two to four seconds.
-EXPLORATIONS = ((5, 3), (7, 1), (10, 0))
+#: no abacus, and the more there are: each takes two to eight seconds.
+EXPLORATIONS = ((5, 3), (7, 1), (10, 0), (13, 0))
 #: Failing situations after which an exploration stops.
 ENOUGH_FAILURES = 50_000
 #: Failing situations of an exploration, of each kind, that are turned into exercises.
