@@ -21,7 +21,7 @@ from pipelines.job.command_line import argument, option, relative_path, run
 if TYPE_CHECKING:
     from pipelines.learning.policy import AbacusPolicy
 
-EXAMPLE = "python -m pipelines.publish runs/alone-wide-s0-1 --name reward_no_of"
+EXAMPLE = "python -m pipelines.publish runs/alone-s110-1 --name reward_no_of"
 _NAME = re.compile("[a-z][a-z0-9_]*")
 
 
@@ -91,6 +91,11 @@ def _own_runs(policy: AbacusPolicy, about: dict[str, Any]) -> Any:
     """Certify the own runs of a policy, judged as at the reward level that it learned from."""
     from oracle.exact.own_runs import certify_own_runs
 
+    if "settings" not in about:
+        raise ValueError(
+            "the run has no report, which tells its settings: end it with "
+            "`python -m pipelines.bc_then_ppo --resume FOLDER`"
+        )
     reward = about["settings"]["world"]["reward"]
     base, frames = policy.layout.base, policy.layout.frames
     return certify_own_runs(policy, base=base, frames=frames, level=reward)

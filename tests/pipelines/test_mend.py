@@ -68,6 +68,11 @@ def test_publishing_under_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     wrong = json.loads((OWN / "certificate.json").read_text())["disagreements"]
     with pytest.raises(ValueError, match=f"is wrong on {wrong:,}"):
         publish.main(publish.Options(run))
+    # A run that has not ended does not tell its settings.
+    policy = policy_files.load_policy(OWN)
+    policy_files.save_policy(policy, run / "best", {"step": 0})
+    with pytest.raises(ValueError, match="the run has no report"):
+        publish.main(publish.Options(run, name="own_way"))
 
 
 @pytest.mark.parametrize("name", ["", "../up", "Base 5", "9"])
