@@ -262,7 +262,7 @@ class GuidedSearch:
             keys ^= keys >> np.uint64(32)
         return keys
 
-    def runs(self, most_expanded: int, tries: int = TRIES) -> Iterator[FailingRun]:
+    def runs(self, most_expanded: int) -> Iterator[FailingRun]:
         """Yield failures as run in the environment, from short to long ways."""
         exploration = self._exploration
         columns = exploration.exact_columns or MAX_COLUMNS
@@ -285,7 +285,7 @@ class GuidedSearch:
 
         push(start_rows(exploration.base, exploration.frames, columns), NO_PARENT, 0)
         expanded = tried = 0
-        while heap and expanded < most_expanded and tried < tries:
+        while heap and expanded < most_expanded and tried < TRIES:
             estimate, steps, node = heapq.heappop(heap)
             expanded += 1
             actions[node], failure, found = self._successors(rows[node])
@@ -406,7 +406,10 @@ def resumed_failures(
         path = exploration.path_to(situation)
         rows, actions = exploration.situations[path], exploration.actions[path]
         operations = _task_operations(rows, actions.tolist(), base)
-        resets = np.flatnonzero((rows[:, DIGIT_INDEX] == 0) & (actions == Action.SUBMIT))
+        on_reset = rows[:, DIGIT_INDEX] == 0
+        resets = np.flatnonzero(on_reset[:-1] & (actions[:-1] == Action.SUBMIT))
+        # The operation that follows a reset is listed before its first digit is shown.
+        announced = int(on_reset[-1])
         digits = rows[:, HEADER : HEADER + MAX_COLUMNS + exploration.frames]
         for count in range(1, min(len(resets), MOST_RESUMED) + 1):
             shown = digits[resets[-count] + 1 :]
@@ -422,7 +425,7 @@ def resumed_failures(
                 before = TaskOperation(int(rng.choice([-1, 1])), value_of(operand, base))
                 start = value_of(value, base) - before.sign * before.operand
                 if start >= 0:
-                    task = Task(start, (before, *operations[-count:]))
+                    task = Task(start, (before, *operations[-count - announced :]))
                     if _fits(task, columns, base):
                         yield columns, task
 

@@ -8,7 +8,8 @@ wrong slide or submit, or at some levels a wrong signpost move, is a failure and
 Three ideas keep the number of situations finite, and small (proof in `docs/exactness.md`):
 
 - **Open columns.** A column that no frame shows is opened again, except for those that were written
-  for the current digit, over which a policy may walk back.
+  for the current digit, over which a policy may walk back (and more of them with `margin` and
+  `keep_runs`).
 - **A carry needs no look ahead.** A situation holds the lowest wrong column alone. Whether a carry
   goes further is decided by the digit of that column, which is known when it is written.
 - **Short runs.** Neighbouring hidden columns that are alike (open, or of one digit), without

@@ -12,9 +12,9 @@ with variations. What follows depends on whether practice found a way out of eve
   strong weight decay generalises what was practised to what was not, and other accidents happen in
   what practice left open.
 - If it did, the table of the policy's actions is explored and practised again, until exploration
-  finds nothing more. Every observation that the table can meet on these columns is then known,
-  hardly anything is left to generalise, and the policy learns the whole table with the weights that
-  it has and without weight decay: what was right stays right.
+  finds nothing more. Nearly all observations that the table can meet on these columns are then
+  known, hardly anything is left to generalise, and the policy learns the whole table with the
+  weights that it has and without weight decay: what was right stays right.
 
 The next round begins with the clone.
 """
@@ -69,9 +69,9 @@ EXPLORATIONS = ((5, 3), (7, 1), (10, 0), (13, 0))
 ENOUGH_FAILURES = 50_000
 #: Failing situations of an exploration, of each kind, that are turned into exercises.
 MOST_FOUND = 1_000
-#: Where none of these fails: situations of which the last operations are tried after others, and
-#: how often.
-RESUMED, RESUMED_TRIES = 50, 100
+#: Where none of these fails: situations of each kind of which the last operations are tried after
+#: others, and how often.
+RESUMED, RESUMED_TRIES = 25, 100
 #: Most explorations of a table that is corrected, and its random exercises in proportion to those
 #: of a round.
 CORRECTIONS, CORRECTED = 30, 0.2
@@ -98,10 +98,11 @@ class MendingRound:
     states: int = 0
     failing: int = 0
     changed: int = 0
-    #: Explorations of the table that the policy then learned whole; 0 if practice left failures,
-    #: and what was practised is cloned into new weights.
+    #: Explorations of the table that the policy then learned whole; 0 if practice left failures or
+    #: exploration found some to the end, and what was practised is cloned into new weights.
     corrections: int = 0
-    #: Environment steps, and seconds of the processor.
+    #: Environment steps of practice, trials and the last exploration, without those of explorations
+    #: before it; seconds of the processor.
     steps: int = 0
     seconds: float = 0.0
 
@@ -239,14 +240,15 @@ class Mending:
             found = self._failing_of(table, likely_failures(explored, failing))
             if not found:
                 rng = np.random.default_rng(self.seed)
-                resumed = resumed_failures(explored, failing[:RESUMED], rng, RESUMED_TRIES)
+                failing = failing_situations(explored, RESUMED)
+                resumed = resumed_failures(explored, failing, rng, RESUMED_TRIES)
                 found = self._failing_of(table, resumed)
             if found:
                 break
         return found, explored
 
     def _failing_of(self, table: GreedyTable, tasks: Iterable[tuple[int, Task]]) -> list[Exercise]:
-        """Return the tasks, on so many columns, that the table fails in."""
+        """Return the tasks, given with their columns, that the table fails in."""
         exercises = list(dict.fromkeys(Exercise(task, columns) for columns, task in tasks))
         if not exercises:
             return []

@@ -299,7 +299,7 @@ def test_exhaustive_runs_on_small_abaci_agree(
 
 
 @pytest.mark.parametrize(
-    ("margin", "keep_runs", "long_run"), [(0, False, 1), (0, True, 1), (1, True, 1), (1, True, 4)]
+    ("margin", "keep_runs", "long_run"), [(0, False, 1), (0, True, 1), (1, True, 1), (0, True, 4)]
 )
 def test_runs_on_wide_abaci_meet_nothing_new(margin: int, keep_runs: bool, long_run: int) -> None:
     """What the shortcut meets on up to 40 columns was found by every exploration."""
