@@ -453,11 +453,15 @@ class CurveLine:
             xs = [point.step / 1e6 for point in curve]
             axes.plot(xs, [100 * point.accuracy for point in curve], **thin)
 
+    def steps_to_milestone(self) -> list[int]:
+        """Return the step of the first evaluation with 99 %, of the seeds that have one."""
+        points = [first_reaching(record, _MILESTONE) for record in self.seeds["record"]]
+        return [point.step for point in points if point is not None]
+
     def reached(self) -> str:
         """Format the median step of the first evaluation with 99 %, and the seeds that have it."""
-        records = self.seeds["record"]
-        found = [p.step for r in records if (p := first_reaching(r, _MILESTONE)) is not None]
-        of_all = f"{len(found)} of {len(records)} seeds"
+        found = self.steps_to_milestone()
+        of_all = f"{len(found)} of {len(self.seeds)} seeds"
         return f"{_million(median(found))} ({of_all})" if found else f"never ({of_all})"
 
 
@@ -470,12 +474,11 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
         ]
         for part in parts
     }
-    name, longest = max(by_panel.items(), key=lambda item: budget(item[1][0].seeds))
-    reached = "; ".join(f"{curve.label} {curve.reached()}" for curve in longest)
+    reached = "; ".join(f"{_reached(curves)} ({name})" for name, curves in by_panel.items())
     counts = [len(curve.seeds) for curves in by_panel.values() for curve in curves]
     title = (
-        f"Steps to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations "
-        f"({name}): {reached}.\nGreedy policy, by the rules of its level. "
+        f"Steps to {100 * _MILESTONE:.0f} % of operations solved, without demonstrations: "
+        f"{reached}.\nGreedy policy, by the rules of its level. "
         f"{_averages(counts).replace('dot', 'thin line')}."
     )
 
@@ -497,6 +500,13 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
         for curve in curves
     )
     return write_figure(folder, key, title, alt, (max(5.2 * len(by_panel), 7.6), 4.2), draw)
+
+
+def _reached(curves: Sequence[CurveLine]) -> str:
+    """Format which curves of a panel reach 99 %, and after how many steps."""
+    if all(curve.steps_to_milestone() == [] for curve in curves):
+        return f"never in {sum(len(curve.seeds) for curve in curves)} runs"
+    return ", ".join(f"{curve.label} {curve.reached()}" for curve in curves)
 
 
 def _curve_panel(rows: pd.DataFrame) -> str:

@@ -308,7 +308,7 @@ def test_learning_curves_are_means_over_seeds(drawings: Drawer) -> None:
     assert [[y for _, y in line] for line in lines_of(axes).values()] == [[0, mean]] * 2
     # A thin line for each seed.
     assert len(axes.lines) == 2 * (1 + 3)
-    assert "dense 1,000 (1 of 3 seeds); no_of 1,000 (1 of 3 seeds)" in title(drawn["curves_levels"])
+    assert "dense 1,000 (1 of 3 seeds), no_of 1,000 (1 of 3 seeds)" in title(drawn["curves_levels"])
 
 
 def test_the_curve_of_a_mended_run_ends_with_the_policy_that_is_kept(drawings: Drawer) -> None:
