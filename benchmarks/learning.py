@@ -44,7 +44,7 @@ from pipelines.learning.inference import RowLayout
 from pipelines.learning.networks import CHUNK, StateCritic, make_network
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.planning import EXTREME, WIDTHS, Planner
-from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.policy import AbacusPolicy, new_policy, prepare_torch
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.ppo import AbacusPPO
 from pipelines.learning.practice import practise
@@ -281,7 +281,7 @@ def show_profile(settings: PpoSettings, updates: int) -> None:
 
 def main(options: Options) -> int:
     """Print a table of speeds."""
-    torch.set_num_threads(1)
+    prepare_torch(1)
     settings = replace(PRESETS["alone"].ppo, critic_warmup=0)
     print(machine())
     if options.ppo:

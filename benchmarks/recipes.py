@@ -46,7 +46,13 @@ from pipelines.learning.cloning import MUON, Cloning, one_cycle
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.networks import CompactNetwork, OneHotNetwork, perceptron, shrink_last_layer
 from pipelines.learning.optimizer import Muon
-from pipelines.learning.policy import AbacusPolicy, layout_of, masked_log_probs, new_policy
+from pipelines.learning.policy import (
+    AbacusPolicy,
+    layout_of,
+    masked_log_probs,
+    new_policy,
+    prepare_torch,
+)
 from pipelines.learning.settings import CloningSettings, NetworkName, TeachingSettings
 from pipelines.learning.teaching import Teaching
 from pipelines.scoring.operations import step_limit
@@ -518,7 +524,7 @@ def main(options: Options) -> int:
     for name in options.names:
         check_choice("name", name, [*RECIPES, *ENSEMBLES, *LESSONS])
     check_integer("operations", options.operations, 1)
-    torch.set_num_threads(1)
+    prepare_torch(1)
     observations()
     print(machine())
     print(

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import torch
-
 from abacus.rules import AbacusConfig, End
 from oracle.exact.certificate import certify, digest_of
 from oracle.exact.own_runs import NOT_EXACT, Verdict, certify_own_runs
@@ -20,7 +18,7 @@ from oracle.files import lock
 from pipelines.experiments.arms import ARMS
 from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record, TeachingRound
 from pipelines.learning.learner import Job, Trained
-from pipelines.learning.policy import AbacusPolicy
+from pipelines.learning.policy import AbacusPolicy, prepare_torch
 from pipelines.learning.settings import FLAGS, Settings, resolve
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
@@ -98,7 +96,7 @@ class WorkFolder:
 def run_cell(cell: Cell, work: WorkFolder) -> Record:
     """Train and score a cell; resume if it was interrupted."""
     with _TURN:
-        torch.set_num_threads(1)
+        prepare_torch(1)
         started, settings = time.perf_counter(), settings_of(cell)
         job = Job(settings, cell.labels, work.run(cell), work.clones)
         # A worker that a cluster lost may still run the cell: wait for it, then resume.

@@ -44,7 +44,7 @@ from oracle.demos.learners import trajectories
 from oracle.policy import FlatObservations
 from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.learner import Job, Learner, Trained
-from pipelines.learning.policy import AbacusPolicy, LearningRate, new_policy
+from pipelines.learning.policy import AbacusPolicy, LearningRate, new_policy, prepare_torch
 from pipelines.learning.settings import Settings
 from pipelines.scoring.scores import Evaluation, Evaluator
 
@@ -153,7 +153,7 @@ class Gail:
     ) -> None:
         self.settings = settings
         gail = GailSettings() if gail is None else gail
-        torch.set_num_threads(settings.threads)
+        prepare_torch(settings.threads)
         torch.manual_seed(settings.seed)
         # Evaluations keep the world of the settings.
         world = replace(settings.world, on_error="continue")

@@ -53,7 +53,7 @@ from oracle.policy import ExpertPolicy, Flat, FlatObservations
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet, split_masks
 from pipelines.learning.learner import Job, Learner, Trained
-from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.policy import AbacusPolicy, new_policy, prepare_torch
 from pipelines.learning.settings import Settings
 
 ROUNDS = 10
@@ -285,7 +285,7 @@ def round_seed(seed: int, number: int) -> int:
 def run_dagger(settings: Settings, labels: int) -> DaggerResult:
     """Train with at most `labels` labels."""
     started = time.perf_counter()
-    torch.set_num_threads(settings.threads)
+    prepare_torch(settings.threads)
     plan = plan_rounds(labels)
     dagger = Dagger(settings, plan)
     for steps in plan.steps:

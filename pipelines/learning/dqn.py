@@ -34,7 +34,7 @@ from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.inference import RowLayout
 from pipelines.learning.learner import Job, Learner, Trained
 from pipelines.learning.networks import CompactNetwork
-from pipelines.learning.policy import MASKED_LOGIT, AbacusPolicy, new_policy
+from pipelines.learning.policy import MASKED_LOGIT, AbacusPolicy, new_policy, prepare_torch
 from pipelines.learning.settings import DqnSettings, Settings
 from pipelines.scoring.scores import Evaluation, Evaluator
 
@@ -257,7 +257,7 @@ def run_dqn(
     """
     if dqn is None:
         dqn = DqnSettings()
-    torch.set_num_threads(settings.threads)
+    prepare_torch(settings.threads)
     env = RowsVecEnv(AbacusVecEnv(dqn.n_envs, config=settings.world), masked=masked)
     model = AbacusDQN(env, dqn, settings.seed, settings.device)
     # Without a logger, the library makes a folder for its own.

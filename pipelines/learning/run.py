@@ -35,7 +35,7 @@ from pipelines.learning.cloning_data import (
 from pipelines.learning.exercises import Exercise, exercises_for_ppo
 from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.planning import planned_actions
-from pipelines.learning.policy import AbacusPolicy, new_policy
+from pipelines.learning.policy import AbacusPolicy, new_policy, prepare_torch
 from pipelines.learning.policy_files import SAVED_POLICIES, load_run, save_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
@@ -146,7 +146,7 @@ class Training:
         self.folder, self.log, self.trust = folder, log, trust
         self.settings = folder.settings
         self.bar = RunBar(self.settings, shown=progress)
-        torch.set_num_threads(self.settings.threads)
+        prepare_torch(self.settings.threads)
         saved = folder.load_checkpoint()
         self.saved: dict[str, Any] = {"stage": CLONING} if saved is None else saved
         with folder.reading_checkpoint():

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.policy import prepare_torch
 from tests.pipelines.small_world import small_set
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     """Weights depend on the number of threads; and tests may run in parallel."""
-    torch.set_num_threads(1)
+    prepare_torch(1)
 
 
 @pytest.fixture(scope="session")
