@@ -3,7 +3,7 @@
 Prints a line for each round of mending, and the scores of the best policy at the end: operations
 solved by the rules of the reward level, errors at 16 digits and the longest run, on the operations
 of the study's scores. Ingredients are left out by --plan-exercises 0 (start from new weights), by
---plan-order (other orders of equally good actions) and by --no-explore (random exercises alone).
+--plan-order (other orders of equally good actions) and by --mend-without.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from stable_baselines3.common.logger import Logger
 from abacus.rules import AbacusConfig, Operations
 from pipelines.experiments.cells import RUN_EPISODES, RUN_LIMIT, SCORE_EPISODES, SCORE_SEED
 from pipelines.job.command_line import option, run
-from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.planning import planned_actions
-from pipelines.learning.policy import AbacusPolicy, new_policy
-from pipelines.learning.settings import PRESETS, PlanOrder
+from pipelines.learning.policy import AbacusPolicy, new_policy, prepare_torch
+from pipelines.learning.settings import FLAGS, PRESETS, PlanOrder
 from pipelines.scoring.operations import PAPER_DIGITS, drawn_operations
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import Runs, Score, measure, measure_runs, training_score
@@ -45,20 +44,18 @@ class Options:
     plan_exercises: int = option(ALONE.planning.exercises, "exercises that are planned; 0: none")
     plan_order: PlanOrder = option(ALONE.planning.order, "order of equally good actions")
     rounds: int = option(ALONE.mending.rounds, "most rounds of mending")
-    explore: bool = option(True, "look for failures by exploration when few random exercises fail")
+    mend_without: str = option("", FLAGS["mend_without"].help)
 
 
 def main(options: Options) -> int:
     """Run the seeds one after another."""
-    torch.set_num_threads(1)
+    prepare_torch(1)
     world = AbacusConfig(reward=options.reward, operations=options.operations, start="random")
-    if not options.explore:
-        mending_module.FEW_FAILING = -1
+    settings = replace(ALONE.mending, rounds=options.rounds, without=options.mend_without)
     for seed in options.seeds:
         started = time.process_time()
         policy, steps = _planned(options, world, seed)
         print(f"seed {seed}: planned, {steps:,} steps, {_accuracy(policy, world)}", flush=True)
-        settings = replace(ALONE.mending, rounds=options.rounds)
         mending = Mending(policy, world, settings, seed)
 
         def after_round(done: MendingRound, mending: Mending = mending) -> None:

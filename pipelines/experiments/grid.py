@@ -169,6 +169,9 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
         # Only the arm that is taught asks the teacher for more.
         given["teach_rounds"] = 0
     values = resolve(given).flags() | {"scoring": SCORING}
+    if not values["mend_without"]:
+        # Whole mending is what cells were before it had parts: their records keep their keys.
+        del values["mend_without"]
     # What no grid changes.
     values |= arm.learner.settings
     return Cell(comparison=comparison, steps=steps, seed=seed, settings=values, **row)

@@ -48,7 +48,7 @@ from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import EXTREME, Exercise, Exercises, hard_exercises, join
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.practice import Practised, practise, solved
-from pipelines.learning.settings import MendingSettings
+from pipelines.learning.settings import MendingPart, MendingSettings
 from pipelines.scoring.players import GreedyTable, best_actions
 
 #: Random exercises that a policy is tried on, and how many of them may fail where it is explored.
@@ -204,10 +204,12 @@ class Mending:
         self._remember([tried[row] for row in np.flatnonzero(~right).tolist()])
         if not self._certifiable:
             return score
-        found, explored = self._explore(table)
-        verdict: str = NOT_EXACT
-        situations = len(explored)
-        steps += situations
+        found: list[Exercise] = []
+        verdict, situations = NOT_EXACT, 0
+        if not self._is_left_out("exploration"):
+            found, explored = self._explore(table)
+            situations = len(explored)
+            steps += situations
         if not found:
             certificate = certify_own_runs(
                 self.policy, base=self.world.base, frames=self.world.frames, level=self.level
@@ -217,6 +219,9 @@ class Mending:
             found = _exercises_of(certificate.failures)
         self._remember(found)
         return replace(score, verdict=verdict, situations=situations, found=len(found), steps=steps)
+
+    def _is_left_out(self, part: MendingPart) -> bool:
+        return part in self.settings.left_out
 
     def _table(self) -> GreedyTable:
         return GreedyTable(self.policy, self.world.base, self.world.frames)
@@ -264,7 +269,7 @@ class Mending:
         """Practise, and make the result the next policy."""
         table = self._table()
         table.learn(self._known)
-        practised = practise(table, self._exercises(rng, self.settings.exercises), self.world)
+        practised = self._practise(table, self._exercises(rng, self.settings.exercises))
         self.on_progress(f"{practised.failing:,} of {practised.states:,} practised states fail")
         score = replace(
             score,
@@ -274,15 +279,19 @@ class Mending:
             steps=score.steps + practised.steps,
         )
         codes, data = practised.codes, practised.data
-        if score.situations and not practised.left:
+        corrected = not (self._is_left_out("exploration") or self._is_left_out("whole-table"))
+        if corrected and score.situations and not practised.left:
             score, whole = self._correct(score, table, practised, rng)
             if whole is not None:
                 codes, data = whole
         # A policy that never succeeds leaves nothing to clone; the next exercises are others.
         if len(data):
-            self._clone(data, score.number, kept=score.corrections > 0)
+            self._clone(data, score.number, whole=score.corrections > 0)
         self._known = np.unique(codes, axis=0)
         return score
+
+    def _practise(self, table: GreedyTable, exercises: Exercises) -> Practised:
+        return practise(table, exercises, self.world, self.settings.left_out)
 
     def _exercises(self, rng: np.random.Generator, count: int) -> Exercises:
         """Draw random exercises; add those that were found to fail, and variations of them."""
@@ -318,7 +327,7 @@ class Mending:
             score = replace(score, steps=score.steps + len(explored))
             if not found:
                 return replace(score, corrections=number), self._whole(table, parts, explored)
-            practised = practise(table, self._exercises(rng, count), self.world)
+            practised = self._practise(table, self._exercises(rng, count))
             parts.append(practised)
             score = replace(
                 score,
@@ -347,13 +356,14 @@ class Mending:
         actions = best_actions(np.where(masks, scores, -np.inf))
         return codes, CloningSet.of_codes(self.world.base, codes, actions, masks)
 
-    def _clone(self, data: CloningSet, number: int, kept: bool) -> None:
-        """Clone into new weights, or with `kept` into the present ones."""
+    def _clone(self, data: CloningSet, number: int, whole: bool) -> None:
+        """Clone into new weights; a whole table is learned with the present ones, at a low rate."""
         seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
         torch.manual_seed(seed)
         policy, settings = self._new_policy(), self.settings.cloning
-        if kept:
+        if whole or self._is_left_out("new-weights"):
             policy.load_state_dict(self.policy.state_dict())
+        if whole:
             settings = replace(
                 settings,
                 learning_rate=KEPT_RATE * settings.learning_rate,

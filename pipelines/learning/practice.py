@@ -21,6 +21,7 @@ All of this runs in compiled code on the scores of a `GreedyTable`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -85,13 +86,20 @@ class _Counts(NamedTuple):
     chances: Any
     legal: Any  # (rows,): bits of the actions that were legal in all states of context 1
     followed: Any  # (1,): FOLLOWED where two actions are tried, otherwise 1
+    to_failure: Any  # (1,): whether a failing run is followed to its failure
     places: Any  # (rows, 2): where trials are counted, 0 for what was not known to be contested
     tried: Any  # (places, 8, FOLLOWED): weights of the trials
     succeeded: Any  # (places, 8, FOLLOWED): weights of those that succeeded
     steps: Any  # (places, 8, FOLLOWED): their steps, weighted
 
     @classmethod
-    def none(cls, contested: Any = None, solved: Any = None, two_actions: bool = False) -> _Counts:
+    def none(
+        cls,
+        to_failure: bool,
+        contested: Any = None,
+        solved: Any = None,
+        two_actions: bool = False,
+    ) -> _Counts:
         """Return empty counts, with places and chances for what is known to be contested."""
         one = MOST_ROWS, CONTEXTS
         chances, places = np.zeros(one, np.float32), np.zeros(one, np.int32)
@@ -108,6 +116,7 @@ class _Counts(NamedTuple):
             chances,
             np.full(MOST_ROWS, (1 << ACTIONS) - 1, np.int64),
             np.array([FOLLOWED if two_actions and known <= FEW_CONTESTED else 1]),
+            np.array([to_failure]),
             places,
             np.zeros(trial, np.float32),
             np.zeros(trial, np.float32),
@@ -117,7 +126,7 @@ class _Counts(NamedTuple):
     def restarted(self, two_actions: bool) -> _Counts:
         """Return empty counts, with places and chances for observations that are contested."""
         contested = self.contested.any(axis=1, keepdims=True) & (self.states > 0)
-        return self.none(contested, self.solved, two_actions)
+        return self.none(bool(self.to_failure[0]), contested, self.solved, two_actions)
 
     @property
     def contested(self) -> npt.NDArray[np.bool_]:
@@ -184,28 +193,40 @@ def solved(
     return found, steps
 
 
-def practise(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> Practised:
+def practise(
+    table: GreedyTable,
+    exercises: Exercises,
+    world: AbacusConfig,
+    without: Collection[str] = (),
+) -> Practised:
     """Play exercises, try other actions where the policy of the table fails; return what to clone.
 
     Observations that the policy meets for the first time are added to the table, and changed
-    actions are written into it.
+    actions are written into it. Parts `without` are left out: "following", "two-actions",
+    "taking-back" (see `MendingSettings`).
     """
     steps, random = np.zeros(1, np.int64), np.ones(1, np.uint64)
     tally, rng = (steps, random), np.random.default_rng(0)
-    first = best = judged = _judge(table, _play(table, exercises, world, tally, False), world)
+
+    def play_and_judge(two_actions: bool) -> _Judged:
+        counts = _Counts.none("following" not in without)
+        return _judge(table, _play(table, exercises, world, tally, counts, two_actions), world)
+
+    first = best = judged = play_and_judge(False)
     before = scores = table.scores_at(np.arange(len(table)))
     setbacks, share, two_actions = 0, 1.0, False
     for _ in range(1, IMPROVEMENTS):
         if not best.failing or (two_actions and not judged.changed.any()):
             break
-        if setbacks == SETBACKS:
+        if setbacks == SETBACKS and "taking-back" not in without:
             table.restore(scores)
             judged, setbacks, share = best, 0, 0.5
         _change(table, judged, share, rng)
         # If no single action does better, the first of two is tried; the second is found later.
         two_actions = not judged.changed.any()
-        counts = _play(table, exercises, world, tally, two_actions)
-        judged, share = _judge(table, counts, world), 1.0
+        if two_actions and "two-actions" in without:
+            break
+        judged, share = play_and_judge(two_actions), 1.0
         setbacks += 1
         if judged.failure_rate < best.failure_rate:
             best, setbacks = judged, 0
@@ -235,13 +256,14 @@ def _play(
     exercises: Exercises,
     world: AbacusConfig,
     tally: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]],
+    counts: _Counts,
     two_actions: bool,
 ) -> _Counts:
     """Play exercises in several passes; return the counts of the last one.
 
-    `tally` has the environment steps so far, and the state of the random numbers.
+    `tally` has the environment steps so far, and the state of the random numbers; `counts` are
+    empty.
     """
-    counts = _Counts.none()
     for number in range(PASSES):
         if number:
             counts = counts.restarted(two_actions)
@@ -467,7 +489,7 @@ def _practise(
                 failing = 0
             elif failing:
                 failing, chosen = failing + 1, own
-            elif chosen != own:
+            elif chosen != own and counts.to_failure[0]:
                 copy_abacus(world, i, first_failing)
                 failing, rescue, chosen = 1, chosen, own
             advance(rules, s, cells, history, program, i, chosen, result)

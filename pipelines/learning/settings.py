@@ -32,6 +32,10 @@ StartWeights = Literal["new", "kept"]
 #: Which of equally good actions planning prefers; see `pipelines.learning.planning.ORDERS`.
 PlanOrder = Literal["right-first", "finger-first", "signpost-first", "submit-first"]
 CriticSees = Literal["observation", "progress", "state"]
+#: Parts of mending that can be left out; see `MendingSettings.without`.
+MendingPart = Literal[
+    "exploration", "following", "two-actions", "taking-back", "new-weights", "whole-table"
+]
 T = TypeVar("T")
 
 #: Periods of a sinusoid schedule: about as many as in the paper's figures; the authors' code has
@@ -195,11 +199,27 @@ class MendingSettings(_Checked):
     rounds: int = _number(0, _AT_LEAST_0)
     #: Random exercises that are practised in a round, of three operations each.
     exercises: int = _number(12_000, _AT_LEAST_1)
+    #: Parts to leave out, joined by commas. `exploration`: random exercises alone tell what fails.
+    #: `following`: a failing run is not followed to its failure. `two-actions`: single ones alone
+    #: are tried. `taking-back`: changes stay that do not make the table better. `new-weights`:
+    #: every clone starts from the weights that the policy has. `whole-table`: what was practised is
+    #: cloned, also if practice leaves no failure.
+    without: str = ""
     #: How what was practised is cloned into new weights. With label smoothing, a few actions that
     #: differ from those of all like observations would not be learned.
     cloning: CloningSettings = field(
         default_factory=lambda: CloningSettings(batch_size=512, label_smoothing=0.0)
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for part in self.left_out:
+            check_choice("without", part, get_args(MendingPart))
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The parts to leave out."""
+        return frozenset(self.without.split(",")) if self.without else frozenset()
 
 
 @dataclass(frozen=True)
@@ -544,6 +564,10 @@ FLAGS = {
         "mending.rounds", "most rounds of practising what goes wrong, by the reward alone; 0: none"
     ),
     "mend_exercises": Flag("mending.exercises", "random exercises practised in a round of mending"),
+    "mend_without": Flag(
+        "mending.without",
+        "parts of mending to leave out, joined by commas: " + ", ".join(get_args(MendingPart)),
+    ),
     "teach_rounds": Flag("teaching.rounds", "most rounds of teaching counterexamples; 0: none"),
     "teach_counterexamples": Flag("teaching.counterexamples", "counterexamples of a round"),
     "teach_choice": Flag(
