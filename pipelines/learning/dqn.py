@@ -312,7 +312,7 @@ class _EvaluationCallback(BaseCallback):
         self.seconds.append(time.process_time() - self._started)
         self.last = greedy_policy(self.model, self.settings.world)
         self.evaluations.append(self.evaluate(self.last, step))
-        if self.evaluations[-1] is max(self.evaluations, key=lambda evaluation: evaluation.rank):
+        if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank_without_teacher):
             self.best = self.last
 
 

@@ -11,7 +11,7 @@ import copy
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any
@@ -119,6 +119,8 @@ class TrainingResult:
     tasks: tuple[Task, ...] = ()
     #: How the policy of the last update of PPO collapsed; None if it did not.
     collapse: str | None = None
+    #: Whether nothing but the reward was learned from.
+    alone: bool = False
 
     @property
     def mending_steps(self) -> int:
@@ -131,7 +133,7 @@ class TrainingResult:
         if self.mended is not None and self.mending_rounds[-1].verdict == EXACT:
             return self.mended
         found = [each for each in (self.best, self.mended, self.taught) if each is not None]
-        return max(found, key=lambda evaluation: evaluation.rank)
+        return best_of(found, self.alone)
 
 
 class Training:
@@ -260,7 +262,7 @@ class Training:
         learned = [each for each in self.evaluations if not any(each is one for one in later)]
         return TrainingResult(
             clone=learned[0] if self._has_clone else None,
-            best=max(learned, key=lambda evaluation: evaluation.rank),
+            best=best_of(learned, self._alone),
             last=learned[-1],
             evaluations=learned,
             seconds_at_evaluation=self.seconds_at_evaluation[: len(learned)],
@@ -277,6 +279,7 @@ class Training:
             rounds=tuple(self.rounds),
             tasks=tuple(self.tasks),
             collapse=self.model.collapse,
+            alone=self._alone,
         )
 
     def _evaluation_of(self, name: str) -> Evaluation | None:
@@ -291,6 +294,14 @@ class Training:
     @property
     def _has_clone(self) -> bool:
         return self.settings.demo_operations > 0 or self.settings.start_from is not None
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the run learns from the reward alone: the teacher chooses no policy either."""
+        return not (self._has_clone or self.settings.teaching.rounds)
+
+    def _is_best_so_far(self) -> bool:
+        return self.evaluations[-1] is best_of(self.evaluations, self._alone)
 
     def finish(self) -> None:
         """Save that all outputs of the run were written."""
@@ -443,7 +454,7 @@ class Training:
         exact = mending.run(after_round)
         self._evaluate(self.model.num_timesteps, mending.best)
         self._keep_policy("mended", policy=mending.best)
-        if exact or self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
+        if exact or self._is_best_so_far():
             self._keep_policy("best", policy=mending.best)
 
     def _evaluate_round(self, mending: Mending) -> None:
@@ -508,7 +519,7 @@ class Training:
         teaching.run(after_round)
         self._evaluate(self.model.num_timesteps, policy)
         self._keep_policy("taught", policy=policy)
-        if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
+        if self._is_best_so_far():
             self._keep_policy("best", policy=policy)
 
     def after_rollout(self, *, final: bool = False) -> None:
@@ -520,7 +531,7 @@ class Training:
             if self.model.collapse is not None:
                 self.log(f"the policy has collapsed, {self.model.collapse}")
             self._keep_policy("last")
-            if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank):
+            if self._is_best_so_far():
                 self._keep_policy("best")
             self._save(TUNING, {"ppo": ppo_state(self.model)})
             self._write_policies()
@@ -639,6 +650,11 @@ class _Callback(BaseCallback):
     def _take_times(self) -> None:
         for name, clock in CLOCKS.items():
             self.training.seconds[name] = self._before[name] + clock() - self._started[name]
+
+
+def best_of(evaluations: Sequence[Evaluation], alone: bool) -> Evaluation:
+    """Return the first of the best; with `alone`, the teacher's answers are not compared."""
+    return max(evaluations, key=lambda e: e.rank_without_teacher if alone else e.rank)
 
 
 def evaluation_line(evaluation: Evaluation) -> str:

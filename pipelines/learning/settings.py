@@ -618,6 +618,7 @@ def _defaults(place: str) -> str:
     values = {preset: _value_at(settings, place) for preset, settings in PRESETS.items()}
     if place == "preset" or len(set(values.values())) == 1:
         default = values["default"]
-        return "" if default is None or default is False else f" (default: {default})"
+        nothing = default is None or default is False or default == ""
+        return "" if nothing else f" (default: {default})"
     by_preset = ", ".join(f"{preset} {value}" for preset, value in values.items())
     return f" (by preset: {by_preset})"

@@ -316,8 +316,16 @@ class Evaluation:
         pass, a policy must not be chosen for avoiding them. Where wrong observations were not
         counted, an evaluation ranks below any that counted them.
         """
-        accuracy = self.accuracy if self.own_accuracy is None else self.own_accuracy
-        return (accuracy, -math.inf if self.wrong is None else -self.wrong)
+        return (self._judged, -math.inf if self.wrong is None else -self.wrong)
+
+    @property
+    def rank_without_teacher(self) -> tuple[float, float]:
+        """The same for learners from the reward alone: among equals, fewer errors at 16 digits."""
+        return (self._judged, -self.long_error_rate)
+
+    @property
+    def _judged(self) -> float:
+        return self.accuracy if self.own_accuracy is None else self.own_accuracy
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""

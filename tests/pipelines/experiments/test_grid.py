@@ -103,6 +103,18 @@ def test_only_the_arm_that_plans_plans_and_mends() -> None:
     assert (cell.settings["plan_exercises"], cell.settings["mend_rounds"]) == (7, 2)
 
 
+def test_parts_of_mending_that_are_left_out_make_other_cells() -> None:
+    """Cells with all parts keep the keys of records from before there were names for parts."""
+    blocks = [{"arm": "planning", "reward": ["dense"]}]
+    whole = changed("comparisons", "some", "blocks", to=blocks)
+    cells = Grid.from_dict(whole).cells
+    assert all("mend_without" not in cell.settings for cell in cells)
+    whole["comparisons"]["some"]["settings"] = {"mend_without": "two-actions"}
+    others = Grid.from_dict(whole).cells
+    assert all(cell.settings["mend_without"] == "two-actions" for cell in others)
+    assert not {cell.key for cell in cells} & {cell.key for cell in others}
+
+
 def test_seeds_start_where_the_grid_says_and_a_block_may_have_more() -> None:
     grid = changed("comparisons", "some", "first_seed", to=100)
     grid["comparisons"]["some"]["blocks"][2]["seeds"] = 4

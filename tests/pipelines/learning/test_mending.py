@@ -85,9 +85,9 @@ def mended(clone: AbacusPolicy) -> Mended:
         result.judged.append(mending.judged)
         result.found.append(list(mending.practised))
 
-    def note_pool(table: GreedyTable, exercises: Exercises, world: AbacusConfig) -> Practised:
+    def note_pool(table: GreedyTable, exercises: Exercises, *given: Any) -> Practised:
         result.pools.append(exercises)
-        return practise(table, exercises, world)
+        return practise(table, exercises, *given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mending_module, "practise", note_pool)
@@ -235,9 +235,11 @@ def test_the_best_policy_is_kept(clone: AbacusPolicy, monkeypatch: pytest.Monkey
     assert resumed.ended
 
 
-@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize(
+    ("left", "without"), [(0, ""), (1, ""), (0, "whole-table"), (1, "new-weights")]
+)
 def test_a_table_without_failures_is_learned_whole_with_the_same_weights(
-    mended: Mended, left: int, monkeypatch: pytest.MonkeyPatch
+    mended: Mended, left: int, without: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise what was practised is cloned into new weights, which generalise it."""
     exact = mended.mending.best
@@ -272,15 +274,15 @@ def test_a_table_without_failures_is_learned_whole_with_the_same_weights(
     monkeypatch.setattr(mending_module, "Cloning", note_start)
     monkeypatch.setattr(mending_module, "practise", note_practice)
     before = copy_weights(exact)
-    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=1), 0)
+    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=1, without=without), 0)
     mending.run()
     (data,), first = cloned, mending.rounds[0]
     rate, decay = SETTINGS.cloning.learning_rate, SETTINGS.cloning.weight_decay
     # The policy that was judged stays as it is.
     assert all(torch.equal(before[name], kept) for name, kept in copy_weights(exact).items())
     assert not same(mending.policy, exact)
-    if left:
-        assert starts == [(False, rate, decay)]
+    if left or without:
+        assert starts == [(without == "new-weights", rate, decay)]
         assert first.corrections == 0
         assert torch.equal(data.rows, practised[0].data.rows)
         return
@@ -369,6 +371,38 @@ def test_a_round_without_anything_to_clone_leaves_the_policy(
     assert same(mending.policy, clone)
 
 
+def test_without_exploration_random_exercises_alone_tell_what_fails(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the certificate, where none of them fails."""
+
+    def explored(*given: Any, **named: Any) -> Any:
+        raise AssertionError("exploration is left out")
+
+    monkeypatch.setattr(mending_module, "explore_policy", explored)
+    settings = replace(SETTINGS, without="exploration")
+    mending = Mending(copy.deepcopy(clone), WORLD, settings, 0)
+    mending.run()
+    assert mending.practised
+    assert {each.corrections for each in mending.rounds} == {0}
+    assert any(each.situations for each in mending.rounds)
+
+
+def test_the_parts_that_are_left_out_reach_practice(
+    clone: AbacusPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+
+    def note(*arguments: Any) -> Practised:
+        given.append(arguments[3])
+        return practise(*arguments)
+
+    monkeypatch.setattr(mending_module, "practise", note)
+    settings = replace(SETTINGS, rounds=1, without="following,two-actions")
+    Mending(copy.deepcopy(clone), WORLD, settings, 0).run()
+    assert given[0] == {"following", "two-actions"}
+
+
 def test_mending_needs_a_level(clone: AbacusPolicy) -> None:
     world = replace(WORLD, reward=("submit", "wrong_submit"))
     with pytest.raises(ValueError, match="reward level"):
@@ -430,7 +464,7 @@ def test_failures_are_found_after_other_operations_than_on_the_shortest_path(
     # The others that are suggested fit on their abacus too, and are solved.
     failing = failing_situations(explored, 5)
     suggested = list(resumed_failures(explored, failing, np.random.default_rng(0), 20))
-    assert len(suggested) > 20
+    assert len(suggested) > 10
     assert len({task.operations[-1] for _, task in suggested}) <= len(failing)
     for columns, task in suggested:
         replace(WORLD, columns=columns, max_digits=columns - 1).check_task(task)

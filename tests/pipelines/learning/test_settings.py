@@ -44,6 +44,7 @@ SPECIAL: dict[str, list[Any]] = {
     "world.start": [True, -1, 1.5, None, "anything", 10**30],
     "world.expression": [1, "1+", True],
     "world.max_operations": [True, 0, -1, 1.5, "1"],
+    "mending.without": [1, None, "luck", "exploration,", "exploration two-actions"],
 }
 #: Limits of the ranges, and the nearest values that are allowed.
 LIMITS: list[tuple[str, list[Any], list[Any]]] = [
@@ -109,6 +110,13 @@ def test_every_field_refuses_what_it_cannot_hold(record: Any) -> None:
             if name.split(".")[-1] not in message or "\n" in message:
                 wrong.append(f"{name}={value!r}: {message}")
     assert wrong == []
+
+
+def test_parts_of_mending_are_left_out_by_their_names() -> None:
+    assert Settings().mending.left_out == set()
+    settings = resolve({"preset": "alone", "mend_without": "two-actions,exploration"})
+    assert settings.mending.left_out == {"exploration", "two-actions"}
+    assert Settings.from_json(settings.to_json()) == settings
 
 
 @pytest.mark.parametrize("record", EVERYTHING, ids=lambda record: type(record).__name__)

@@ -22,6 +22,7 @@ from oracle.expert import expert_actions
 from pipelines.learning.networks import Network
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_policy
+from pipelines.learning.run import best_of
 from pipelines.scoring import operations
 from pipelines.scoring.operations import drawn_operations
 from pipelines.scoring.players import Actions, GreedyTable, NamedPolicy, StepPlayer, expert_player
@@ -314,3 +315,17 @@ def test_evaluations_are_ranked_by_accuracy_then_by_wrong_observations() -> None
     ranks = [evaluation.rank for evaluation in order]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == len(ranks), "not counted is not the same as none wrong"
+
+
+def test_without_a_teacher_errors_at_16_digits_decide_among_equals() -> None:
+    best = Evaluation(0, 0.9, 10, 0, {}, wrong=70, long_error_rate=0.1, own_accuracy=1.0)
+    order = [
+        replace(best, own_accuracy=0.99, accuracy=0.99, long_error_rate=0.0),
+        replace(best, wrong=0, long_error_rate=0.2),
+        best,
+    ]
+    ranks = [evaluation.rank_without_teacher for evaluation in order]
+    assert ranks == sorted(ranks)
+    assert best.rank_without_teacher == replace(best, wrong=0).rank_without_teacher
+    assert best_of([best, replace(best, wrong=0)], alone=True) is best
+    assert best_of([best, replace(best, wrong=0)], alone=False) is not best
