@@ -186,7 +186,8 @@ def test_the_key_depends_on_every_part_of_the_cell() -> None:
 def test_the_grid_of_the_study_is_complete() -> None:
     cells = Grid.load(STUDY).cells
     found = Counter((cell.comparison, cell.arm, cell.operations) for cell in cells)
-    assert {comparison for comparison, _, _ in found} == {"teacher", "reward", "alone"}
+    named = {"teacher", "reward", "from_nothing", "alone"}
+    assert {comparison for comparison, _, _ in found} == named
     arms = {"cloning", "teaching", "dagger", "ppo", "planning", "dqn", "gail"}
     assert {arm for _, arm, _ in found} == arms
     assert found["teacher", "cloning", "both"] == 7 * 10
@@ -194,6 +195,16 @@ def test_the_grid_of_the_study_is_complete() -> None:
         (c.demonstrations, c.reward) for c in cells if (c.comparison, c.arm) == ("reward", "ppo")
     }
     assert tuned == set(product((0, 10, 30, 100, 300, 1000), LEVELS))
+    # The rows of the paper's Table 1.
+    paper = [cell for cell in cells if cell.comparison == "from_nothing"]
+    assert Counter((cell.reward, cell.operations) for cell in paper) == {
+        ("dense", "both"): 3,
+        ("no_of", "both"): 3,
+        ("no_of_sp", "both"): 3,
+        ("dense", "add"): 3,
+        ("dense", "subtract"): 3,
+    }
+    assert {cell.demonstrations for cell in paper} == {0}
     alone = [cell for cell in cells if cell.comparison == "alone"]
     assert {cell.arm for cell in alone} == {"planning"}
     assert {cell.seed for cell in alone} == {110, 111, 112}
