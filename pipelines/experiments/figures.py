@@ -118,7 +118,7 @@ def _averages(counts: Sequence[int]) -> str:
 
 def supervision(rows: pd.DataFrame, folder: Path) -> FigureFiles:
     """Draw the teacher's answers against wrong observations, and steps against errors."""
-    both = _both_operations(rows)
+    both = _longest_from_nothing(_both_operations(rows))
     answers, steps = answer_lines(both), step_lines(both)
     level = _shared_level(both)
     counts = [len(place.ys) for line in (*answers, *steps) for place in line.places]
@@ -144,6 +144,13 @@ def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with both operations, or all if there are none."""
     both = rows[rows["operations"] == "both"]
     return both if len(both) else rows
+
+
+def _longest_from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out PPO from nothing where another comparison trains it for longer."""
+    alone = rows[(rows["arm"] == "ppo") & (rows["demonstrations"] == 0)]
+    longest = alone.groupby("kind")["steps"].transform("max")
+    return rows.drop(alone.index[alone["steps"] < longest])
 
 
 def _shared_level(rows: pd.DataFrame) -> str:

@@ -349,3 +349,17 @@ def test_the_same_records_make_the_same_files(tmp_path: Path) -> None:
         for path in picture.files:
             assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
             assert b"CreationDate" not in path.read_bytes()
+
+
+def test_supervision_shows_the_longest_training_from_nothing(drawings: Drawer) -> None:
+    """Two comparisons with other budgets would be two lines of the same name."""
+    short = seeds([0.5, 0.6, 0.7], comparison="reward", demonstrations=0, curve=[(0, 0.0)])
+    other = seeds([0.2, 0.2, 0.2], comparison="reward", demonstrations=0, reward="answer_only")
+    clones = seeds([0.8, 0.8, 0.8], comparison="reward", demonstrations=10, labels=300)
+    long = seeds([0.9] * 3, comparison="long", demonstrations=0, steps=5000, curve=[(0, 0.0)])
+    figure = drawings([*short, *other, *clones, *long])["supervision"]
+    left, right = figure.axes
+    places = lines_of(right)["PPO from nothing"]
+    assert [round(x, -3) for x, _ in places] == [5000]
+    assert len(lines_of(left)["PPO from nothing, dense"]) == 1
+    assert "PPO from nothing, dense (0 of 3 with 5,000 steps)" in title(figure)
