@@ -47,9 +47,9 @@ from pipelines.scoring.players import GreedyTable, best_actions, best_legal, fin
 SUBMITS, MOST_STEPS = 2, 100
 #: Steps of a run, beyond which nothing is practised, and of its way to a failure.
 LONGEST_RUN, LONGEST_FAILURE = 600, 40
-#: Abaci of a batch beside those of its exercises: one for trials, and one that keeps the first
-#: state from which a run fails.
-SPARE = 2
+#: Abaci of a batch beside those of its exercises: one that keeps the first state from which a run
+#: fails, one that follows the policy ahead of a run, and the last one for trials.
+SPARE = 3
 #: States with success in which the other actions of a contested observation are tried, chosen at
 #: random among all; each counts for those that were not chosen. States that fail are all tried.
 TRIALS = 16
@@ -74,6 +74,8 @@ MOST_ROWS, MOST_NEW = 1 << 20, 500_000
 #: Contexts of an observation: all actions that look legal are, or an edge out of view forbids some.
 CONTEXTS = 2
 UNKNOWN, FAILS, SUCCEEDS = -1, 0, 1
+#: Of an abacus ahead of a run that has not ended.
+RUNNING = 2
 
 
 class _Counts(NamedTuple):
@@ -293,10 +295,10 @@ def _judge(table: GreedyTable, counts: _Counts, world: AbacusConfig) -> _Judged:
     legal &= (context == 0)[:, None] | (bits == 1)
     own = best_actions(np.where(legal, table.scores_at(rows), -np.inf))
     places = counts.places[rows, context]
-    tried = counts.tried[places]
-    success = counts.succeeded[places] - STEP * counts.steps[places]
-    success = np.where(tried > 0, success / np.maximum(tried, 1), -1.0).max(axis=2)
-    success = np.where(legal, np.maximum(success, 0.0), 0.0)
+    # Few rows are contested and have a place of their own: the rest is computed once.
+    success = counts.succeeded - STEP * counts.steps
+    success = np.where(counts.tried > 0, success / np.maximum(counts.tried, 1), -1.0).max(axis=2)
+    success = np.where(legal, np.maximum(success[places], 0.0), 0.0)
     # Without trials, nothing better than the table's action is known.
     untried = places == 0
     success[untried] = np.eye(ACTIONS)[own[untried]]
@@ -396,17 +398,26 @@ def _try(rules, world, program, results, source, table, row, action, second, ste
 
 
 @compiled_inline
-def _note_new(world, new):
-    """Note the observation of the last abacus, which is not in the table."""
+def _note_new(world, new, abacus):
+    """Note the observation of an abacus, which is not in the table."""
     scalars, _, history = world
     codes, count = new
-    last, frames = len(scalars) - 1, history.shape[1]
+    frames = history.shape[1]
     if count[0] < len(codes):
         for k in range(frames):
-            codes[count[0], k] = history[last, k]
-        codes[count[0], frames] = scalars[last].symbol
-        codes[count[0], frames + 1] = scalars[last].operation
+            codes[count[0], k] = history[abacus, k]
+        codes[count[0], frames] = scalars[abacus].symbol
+        codes[count[0], frames + 1] = scalars[abacus].operation
         count[0] += 1
+
+
+@compiled_inline
+def _forbids_better(scores, row, own, legal, seen_illegal):
+    """Return whether an edge out of view forbids what the policy prefers to its own action."""
+    for k in range(ACTIONS):
+        if not (seen_illegal[k] or legal >> k & 1) and scores[row, k] >= scores[row, own]:
+            return True
+    return False
 
 
 @compiled_inline
@@ -436,11 +447,18 @@ def _practise(
     table = slots, codes, scores
     newest, left = history.shape[1] - 1, 0
     first_failing = np.int64(len(scalars) - SPARE)
+    ahead, last = first_failing + 1, first_failing + 2
+    scout = scalars[ahead]
+    # Steps from where the abacus ahead set out to its last submits.
+    submitted = np.zeros(4, np.int64)
     for place in range(len(waiting)):
         i = np.int64(waiting[place])
         s, result = scalars[i], results[i]
         # Of the way to a failure: its steps, and the action that succeeds where it begins.
         failing, rescue = 0, np.int64(-1)
+        # Steps and submits of the run and of the abacus ahead of it.
+        status, steps_made, steps_ahead, submits_made, submits_ahead = FAILS, 0, 0, 0, 0
+        sets_out = True
         while True:
             row = np.int64(find_row(slots, codes, s, history, i))
             if row == EMPTY or row >= len(counts.states):
@@ -457,13 +475,50 @@ def _practise(
             if context == 1:
                 counts.legal[row] &= legal
             alone = np.int64(-1)
-            outcome, length = _try(rules, world, program, results, i, table, row, own, alone, steps)
+            # A policy that is not interfered with does what it would do in a trial. So one abacus
+            # ahead of the run tells how the trials of its own actions end.
+            if sets_out:
+                copy_abacus(world, i, ahead)
+                status, steps_made, steps_ahead, submits_made, submits_ahead = RUNNING, 0, 0, 0, 0
+                sets_out = False
+            while (
+                status == RUNNING
+                and submits_ahead < submits_made + SUBMITS
+                and steps_ahead < steps_made + MOST_STEPS
+            ):
+                there = np.int64(find_row(slots, codes, scout, history, ahead))
+                if there == EMPTY:
+                    status = UNKNOWN
+                    _note_new(world, new, ahead)
+                    break
+                digit_there = cells[ahead, scout.finger_column].digit
+                action = np.int64(best_legal(rules, scout, digit_there, scores, there))
+                scout.steps, scout.budget = 0, 1 << 30
+                advance(rules, scout, cells, history, program, ahead, action, results[ahead])
+                steps[0] += 1
+                steps_ahead += 1
+                if results[ahead].end != END_NONE:
+                    status = SUCCEEDS if ended_well(results[ahead].end) else FAILS
+                elif action == SUBMIT:
+                    submitted[submits_ahead & 3] = steps_ahead
+                    submits_ahead += 1
+            if _forbids_better(scores, row, own, legal, illegal[history[i, newest]]):
+                outcome, length = _try(
+                    rules, world, program, results, i, table, row, own, alone, steps
+                )
+                if outcome == UNKNOWN:
+                    _note_new(world, new, last)
+            elif submits_ahead >= submits_made + SUBMITS:
+                outcome = SUCCEEDS
+                length = submitted[(submits_made + SUBMITS - 1) & 3] - steps_made
+            elif status == RUNNING:
+                outcome, length = FAILS, MOST_STEPS
+            else:
+                outcome, length = status, steps_ahead - steps_made
             weight = 1.0
             counts.states[row, context] += outcome != UNKNOWN
             counts.solved[row, context] += outcome == SUCCEEDS
-            if outcome == UNKNOWN:
-                _note_new(world, new)
-            elif outcome == SUCCEEDS and counts.chances[row, context] > 0:
+            if outcome == SUCCEEDS and counts.chances[row, context] > 0:
                 chance = np.float64(counts.chances[row, context])
                 weight = 1.0 / chance if _is_chosen(random, chance) else 0.0
             elif outcome == SUCCEEDS:
@@ -480,7 +535,7 @@ def _practise(
                         rules, world, program, results, i, table, row, action, second, steps
                     )
                     if other == UNKNOWN:
-                        _note_new(world, new)
+                        _note_new(world, new, last)
                         continue
                     _count_trial(counts, at, action, second, other, length, weight)
                     if other == SUCCEEDS and outcome == FAILS and length < shortest:
@@ -494,9 +549,12 @@ def _practise(
                 failing, rescue, chosen = 1, chosen, own
             advance(rules, s, cells, history, program, i, chosen, result)
             steps[0] += 1
+            steps_made += 1
+            submits_made += chosen == SUBMIT
+            sets_out = chosen != own
             if failing and (result.end != END_NONE or failing == LONGEST_FAILURE):
                 copy_abacus(world, first_failing, i)
-                failing = 0
+                failing, sets_out = 0, True
                 advance(rules, s, cells, history, program, i, rescue, result)
                 steps[0] += 1
             if result.end != END_NONE or s.steps >= max_steps:
