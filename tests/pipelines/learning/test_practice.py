@@ -670,3 +670,21 @@ def test_both_contexts_of_an_observation_share_the_order_of_actions(exact: Abacu
     practice._change(table, judged, 1.0, np.random.default_rng(0))
     scores = table.scores_at(judged.rows)
     assert np.where(legal, scores, -np.inf).argmax(axis=1).tolist() == [signpost, left]
+
+
+def test_an_edge_may_forbid_what_the_policy_prefers() -> None:
+    """There its own action is another one, of which the run ahead does not tell the trial."""
+    # The compiled function has no wrapper for Python.
+    forbids_better = practice._forbids_better.py_func
+    scores = np.zeros((2, ACTIONS), np.float32)
+    scores[1, Action.SIGNPOST_LEFT], scores[1, Action.SUBMIT] = 3.0, 2.0
+    nothing, every = np.zeros(ACTIONS, np.bool_), (1 << ACTIONS) - 1
+    own = np.int64(Action.SUBMIT)
+    at_edge = np.int64(every & ~(1 << Action.SIGNPOST_LEFT))
+    assert forbids_better(scores, 1, own, at_edge, nothing)
+    # The edge is in view: the observation is never met where the action is legal.
+    in_view = np.eye(ACTIONS, dtype=np.bool_)[Action.SIGNPOST_LEFT]
+    assert not forbids_better(scores, 1, own, at_edge, in_view)
+    assert not forbids_better(scores, 1, own, np.int64(every), nothing)
+    scores[1, Action.SIGNPOST_LEFT] = 1.0
+    assert not forbids_better(scores, 1, own, at_edge, nothing)
