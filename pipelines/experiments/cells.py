@@ -129,18 +129,12 @@ def _curve(trained: Trained) -> tuple[CurvePoint, ...]:
         CurvePoint(
             step=evaluation.step,
             seconds=round(seconds, 1),
-            accuracy=_own_accuracy(evaluation),
+            accuracy=evaluation.judged_accuracy,
             long_error_rate=evaluation.long_error_rate,
             wrong=_counted_wrong(evaluation),
         )
         for evaluation, seconds in pairs
     )
-
-
-def _own_accuracy(evaluation: Evaluation) -> float:
-    """Return the accuracy by the rules of the level; at some, every mistake ends an episode."""
-    own = evaluation.own_accuracy
-    return evaluation.accuracy if own is None else own
 
 
 def _counted_wrong(evaluation: Evaluation) -> int:
@@ -181,7 +175,7 @@ class Scorer:
         measure_runs(table, runs, self.world, SCORE_SEED)
         return PolicyScore(
             accuracy=evaluation.accuracy,
-            own_accuracy=_own_accuracy(evaluation),
+            own_accuracy=evaluation.judged_accuracy,
             long_error_rate=evaluation.long_error_rate,
             wrong=wrong,
             longest_run=runs.longest,

@@ -148,9 +148,9 @@ def _both_operations(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _longest_from_nothing(rows: pd.DataFrame) -> pd.DataFrame:
     """Leave out PPO from nothing where another comparison trains it for longer."""
-    alone = rows[(rows["arm"] == "ppo") & (rows["demonstrations"] == 0)]
-    longest = alone.groupby("kind")["steps"].transform("max")
-    return rows.drop(alone.index[alone["steps"] < longest])
+    from_nothing = rows[(rows["arm"] == "ppo") & (rows["demonstrations"] == 0)]
+    longest = from_nothing.groupby("kind")["steps"].transform("max")
+    return rows.drop(from_nothing.index[from_nothing["steps"] < longest])
 
 
 def _shared_level(rows: pd.DataFrame) -> str:

@@ -170,7 +170,7 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
         given["teach_rounds"] = 0
     values = resolve(given).flags() | {"scoring": SCORING}
     if not values["mend_without"]:
-        # Whole mending is what cells were before it had parts: their records keep their keys.
+        # An empty value is left out of the key.
         del values["mend_without"]
     # What no grid changes.
     values |= arm.learner.settings

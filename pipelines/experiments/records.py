@@ -253,7 +253,9 @@ def _check_settings(cells: Sequence[Cell]) -> None:
     seen: dict[tuple[object, ...], dict[str, Any]] = {}
     for cell in cells:
         setting = (cell.comparison, kind_of(cell), cell.demonstrations, cell.labels)
-        ran = {"steps": cell.steps, **cell.settings, "seed": None, "demo_seed": None}
+        # An empty `mend_without` is left out of the settings of a cell.
+        ran = {"steps": cell.steps, "mend_without": "", **cell.settings}
+        ran |= {"seed": None, "demo_seed": None}
         before = seen.setdefault(setting, ran)
         # A flag that did not exist yet is no difference.
         differing = [name for name in before if name in ran and before[name] != ran[name]]

@@ -46,7 +46,7 @@ from pipelines.learning.cloning_data import open_demonstrations
 from pipelines.learning.learner import Job, Learner, Trained
 from pipelines.learning.policy import AbacusPolicy, LearningRate, new_policy, prepare_torch
 from pipelines.learning.settings import Settings
-from pipelines.scoring.scores import Evaluation, Evaluator
+from pipelines.scoring.scores import Evaluation, Evaluator, best_of
 
 #: The trainer wants a folder; nothing can be written to this one.
 NOWHERE = os.devnull
@@ -235,7 +235,7 @@ def run_gail(
             seconds.append(time.process_time() - started)
             last = learner.policy()
             evaluations.append(evaluate(last, learner.steps))
-            if evaluations[-1] is max(evaluations, key=lambda evaluation: evaluation.rank):
+            if evaluations[-1] is best_of(evaluations, alone=False):
                 best = last
     return Trained(
         best=best,

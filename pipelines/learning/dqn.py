@@ -36,7 +36,7 @@ from pipelines.learning.learner import Job, Learner, Trained
 from pipelines.learning.networks import CompactNetwork
 from pipelines.learning.policy import MASKED_LOGIT, AbacusPolicy, new_policy, prepare_torch
 from pipelines.learning.settings import DqnSettings, Settings
-from pipelines.scoring.scores import Evaluation, Evaluator
+from pipelines.scoring.scores import Evaluation, Evaluator, best_of
 
 #: Inputs of the actor are multiples of 1 / SCALE, so that bytes hold them exactly.
 SCALE = ENCODING_PERIOD + 1
@@ -312,7 +312,7 @@ class _EvaluationCallback(BaseCallback):
         self.seconds.append(time.process_time() - self._started)
         self.last = greedy_policy(self.model, self.settings.world)
         self.evaluations.append(self.evaluate(self.last, step))
-        if self.evaluations[-1] is max(self.evaluations, key=lambda e: e.rank_without_teacher):
+        if self.evaluations[-1] is best_of(self.evaluations, alone=True):
             self.best = self.last
 
 

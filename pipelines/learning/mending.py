@@ -204,21 +204,27 @@ class Mending:
         self._remember([tried[row] for row in np.flatnonzero(~right).tolist()])
         if not self._certifiable:
             return score
-        found: list[Exercise] = []
-        verdict, situations = NOT_EXACT, 0
-        if not self._is_left_out("exploration"):
-            found, explored = self._explore(table)
-            situations = len(explored)
-            steps += situations
+        if self._is_left_out("exploration"):
+            return score if failed else self._certified(score)[0]
+        found, explored = self._explore(table)
+        score = replace(score, situations=len(explored), steps=steps + len(explored))
         if not found:
-            certificate = certify_own_runs(
-                self.policy, base=self.world.base, frames=self.world.frames, level=self.level
-            )
-            verdict, situations = certificate.verdict, certificate.situations
-            steps += situations
-            found = _exercises_of(certificate.failures)
+            score, found = self._certified(score)
         self._remember(found)
-        return replace(score, verdict=verdict, situations=situations, found=len(found), steps=steps)
+        return replace(score, found=len(found))
+
+    def _certified(self, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
+        """Certify the policy; return the round with the verdict, and exercises that fail."""
+        certificate = certify_own_runs(
+            self.policy, base=self.world.base, frames=self.world.frames, level=self.level
+        )
+        judged = replace(
+            score,
+            verdict=certificate.verdict,
+            situations=certificate.situations,
+            steps=score.steps + certificate.situations,
+        )
+        return judged, _exercises_of(certificate.failures)
 
     def _is_left_out(self, part: MendingPart) -> bool:
         return part in self.settings.left_out

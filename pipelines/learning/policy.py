@@ -126,10 +126,11 @@ class AbacusPolicy(MaskableActorCriticPolicy):
 
 
 def prepare_torch(threads: int) -> None:
-    """Set the threads of torch, and let it compute with 0 in place of denormal numbers.
+    """Set the threads of torch, and compute with 0 in place of denormal numbers.
 
     With weight decay, what the optimizer keeps of units that are no longer active shrinks until it
-    is denormal; processors compute with such numbers up to a hundred times slower.
+    is denormal; processors compute with such numbers up to a hundred times slower. This is a mode
+    of the present thread and of those that it starts later: call it before torch computes.
     """
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)

@@ -14,8 +14,9 @@ remember that a digit was written.
 A policy without memory cannot tell all states apart. What counts for an observation is therefore
 the success over all states in which the policy itself meets it, also where an edge out of view
 forbids some actions: the policy prefers one order of actions in both cases. From the first state
-that fails, a run goes on to its failure, so that everything on the way is tried, and then from that
-state again with an action that succeeds if there is one, so that it meets what comes afterwards.
+that fails, a run is followed to its failure, so that everything on the way is tried, and then
+resumed from that state with an action that succeeds if there is one, so that it meets what comes
+afterwards.
 All of this runs in compiled code on the scores of a `GreedyTable`.
 """
 
@@ -74,7 +75,7 @@ MOST_ROWS, MOST_NEW = 1 << 20, 500_000
 #: Contexts of an observation: all actions that look legal are, or an edge out of view forbids some.
 CONTEXTS = 2
 UNKNOWN, FAILS, SUCCEEDS = -1, 0, 1
-#: Of an abacus ahead of a run that has not ended.
+#: Status of the abacus ahead of a run while it has neither ended nor met an unknown observation.
 RUNNING = 2
 
 
@@ -448,9 +449,9 @@ def _practise(
     newest, left = history.shape[1] - 1, 0
     first_failing = np.int64(len(scalars) - SPARE)
     ahead, last = first_failing + 1, first_failing + 2
-    scout = scalars[ahead]
+    state_ahead = scalars[ahead]
     # Steps from where the abacus ahead set out to its last submits.
-    submitted = np.zeros(4, np.int64)
+    submitted = np.zeros(SUBMITS, np.int64)
     for place in range(len(waiting)):
         i = np.int64(waiting[place])
         s, result = scalars[i], results[i]
@@ -481,28 +482,30 @@ def _practise(
                 copy_abacus(world, i, ahead)
                 status, steps_made, steps_ahead, submits_made, submits_ahead = RUNNING, 0, 0, 0, 0
                 sets_out = False
+            forbidden = _forbids_better(scores, row, own, legal, illegal[history[i, newest]])
             while (
-                status == RUNNING
+                not forbidden
+                and status == RUNNING
                 and submits_ahead < submits_made + SUBMITS
                 and steps_ahead < steps_made + MOST_STEPS
             ):
-                there = np.int64(find_row(slots, codes, scout, history, ahead))
+                there = np.int64(find_row(slots, codes, state_ahead, history, ahead))
                 if there == EMPTY:
                     status = UNKNOWN
                     _note_new(world, new, ahead)
                     break
-                digit_there = cells[ahead, scout.finger_column].digit
-                action = np.int64(best_legal(rules, scout, digit_there, scores, there))
-                scout.steps, scout.budget = 0, 1 << 30
-                advance(rules, scout, cells, history, program, ahead, action, results[ahead])
+                digit_ahead = cells[ahead, state_ahead.finger_column].digit
+                action = np.int64(best_legal(rules, state_ahead, digit_ahead, scores, there))
+                state_ahead.steps, state_ahead.budget = 0, 1 << 30
+                advance(rules, state_ahead, cells, history, program, ahead, action, results[ahead])
                 steps[0] += 1
                 steps_ahead += 1
                 if results[ahead].end != END_NONE:
                     status = SUCCEEDS if ended_well(results[ahead].end) else FAILS
                 elif action == SUBMIT:
-                    submitted[submits_ahead & 3] = steps_ahead
+                    submitted[submits_ahead % SUBMITS] = steps_ahead
                     submits_ahead += 1
-            if _forbids_better(scores, row, own, legal, illegal[history[i, newest]]):
+            if forbidden:
                 outcome, length = _try(
                     rules, world, program, results, i, table, row, own, alone, steps
                 )
@@ -510,7 +513,7 @@ def _practise(
                     _note_new(world, new, last)
             elif submits_ahead >= submits_made + SUBMITS:
                 outcome = SUCCEEDS
-                length = submitted[(submits_made + SUBMITS - 1) & 3] - steps_made
+                length = submitted[(submits_made + SUBMITS - 1) % SUBMITS] - steps_made
             elif status == RUNNING:
                 outcome, length = FAILS, MOST_STEPS
             else:

@@ -11,7 +11,7 @@ import copy
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any
@@ -41,7 +41,7 @@ from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
 from pipelines.learning.progress import RunBar, rounds_expected, steps_made
 from pipelines.learning.run_folder import RunFolder
 from pipelines.learning.teaching import Round, Teaching
-from pipelines.scoring.scores import Evaluation, Evaluator, observations_of
+from pipelines.scoring.scores import Evaluation, Evaluator, best_of, observations_of
 
 #: Seconds of work that a killed run loses at most, beside an epoch, a rollout, planning or a round
 #: of mending.
@@ -650,11 +650,6 @@ class _Callback(BaseCallback):
     def _take_times(self) -> None:
         for name, clock in CLOCKS.items():
             self.training.seconds[name] = self._before[name] + clock() - self._started[name]
-
-
-def best_of(evaluations: Sequence[Evaluation], alone: bool) -> Evaluation:
-    """Return the first of the best; with `alone`, the teacher's answers are not compared."""
-    return max(evaluations, key=lambda e: e.rank_without_teacher if alone else e.rank)
 
 
 def evaluation_line(evaluation: Evaluation) -> str:

@@ -199,11 +199,12 @@ class MendingSettings(_Checked):
     rounds: int = _number(0, _AT_LEAST_0)
     #: Random exercises that are practised in a round, of three operations each.
     exercises: int = _number(12_000, _AT_LEAST_1)
-    #: Parts to leave out, joined by commas. `exploration`: random exercises alone tell what fails.
-    #: `following`: a failing run is not followed to its failure. `two-actions`: single ones alone
-    #: are tried. `taking-back`: changes stay that do not make the table better. `new-weights`:
-    #: every clone starts from the weights that the policy has. `whole-table`: what was practised is
-    #: cloned, also if practice leaves no failure.
+    #: Parts to leave out, joined by commas. `exploration`: random exercises alone tell what fails,
+    #: and no table is learned whole. `following`: a failing run is not followed to its failure.
+    #: `two-actions`: single ones alone are tried. `taking-back`: changes are not taken back during
+    #: practice, of which the best table is cloned all the same. `new-weights`: every clone starts
+    #: from the weights that the policy has. `whole-table`: what was practised is cloned, also if
+    #: practice leaves no failure.
     without: str = ""
     #: How what was practised is cloned into new weights. With label smoothing, a few actions that
     #: differ from those of all like observations would not be learned.
@@ -213,8 +214,11 @@ class MendingSettings(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for part in self.left_out:
+        parts = self.without.split(",") if self.without else []
+        for part in parts:
             check_choice("without", part, get_args(MendingPart))
+        # Equal settings have equal texts.
+        object.__setattr__(self, "without", ",".join(sorted(set(parts))))
 
     @property
     def left_out(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ docs/fidelity.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -316,15 +316,16 @@ class Evaluation:
         pass, a policy must not be chosen for avoiding them. Where wrong observations were not
         counted, an evaluation ranks below any that counted them.
         """
-        return (self._judged, -math.inf if self.wrong is None else -self.wrong)
+        return (self.judged_accuracy, -math.inf if self.wrong is None else -self.wrong)
 
     @property
     def rank_without_teacher(self) -> tuple[float, float]:
         """The same for learners from the reward alone: among equals, fewer errors at 16 digits."""
-        return (self._judged, -self.long_error_rate)
+        return (self.judged_accuracy, -self.long_error_rate)
 
     @property
-    def _judged(self) -> float:
+    def judged_accuracy(self) -> float:
+        """Accuracy by the rules of the reward level, which may be the strictest."""
         return self.accuracy if self.own_accuracy is None else self.own_accuracy
 
     def to_dict(self) -> dict[str, Any]:
@@ -353,6 +354,11 @@ def observations_of(world: AbacusConfig) -> ObservationSet:
     if world.operations == "both":
         return observations
     return observations.of_operation(ADD if world.operations == "add" else SUBTRACT)
+
+
+def best_of(evaluations: Sequence[Evaluation], alone: bool) -> Evaluation:
+    """Return the first of the best; with `alone`, the teacher's answers are not compared."""
+    return max(evaluations, key=lambda e: e.rank_without_teacher if alone else e.rank)
 
 
 class Evaluator:

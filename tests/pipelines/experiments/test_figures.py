@@ -363,3 +363,5 @@ def test_supervision_shows_the_longest_training_from_nothing(drawings: Drawer) -
     assert [round(x, -3) for x, _ in places] == [5000]
     assert len(lines_of(left)["PPO from nothing, dense"]) == 1
     assert "PPO from nothing, dense (0 of 3 with 5,000 steps)" in title(figure)
+    kept = figures._longest_from_nothing(frame_of([*short, *other, *clones, *long]))
+    assert len(kept) == 9, "at answer_only there is no longer training"

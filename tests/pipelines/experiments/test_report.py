@@ -108,4 +108,7 @@ def test_every_single_record_has_a_summary() -> None:
 def test_records_of_two_grids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one grid"):
         write_report([record(seed=0, steps=1), record(seed=1, steps=2)], [], tmp_path, COMMAND)
+    parts = record(seed=1, arm="planning", settings={"mend_without": "two-actions"})
+    with pytest.raises(ValueError, match="mend_without"):
+        write_report([record(seed=0, arm="planning"), parts], [], tmp_path, COMMAND)
     assert not list(tmp_path.iterdir())

@@ -117,6 +117,8 @@ def test_parts_of_mending_are_left_out_by_their_names() -> None:
     settings = resolve({"preset": "alone", "mend_without": "two-actions,exploration"})
     assert settings.mending.left_out == {"exploration", "two-actions"}
     assert Settings.from_json(settings.to_json()) == settings
+    again = resolve({"preset": "alone", "mend_without": "exploration,two-actions,exploration"})
+    assert again == settings, "the order of the names does not matter"
 
 
 @pytest.mark.parametrize("record", EVERYTHING, ids=lambda record: type(record).__name__)

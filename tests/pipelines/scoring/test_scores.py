@@ -22,7 +22,6 @@ from oracle.expert import expert_actions
 from pipelines.learning.networks import Network
 from pipelines.learning.policy import AbacusPolicy
 from pipelines.learning.policy_files import load_policy
-from pipelines.learning.run import best_of
 from pipelines.scoring import operations
 from pipelines.scoring.operations import drawn_operations
 from pipelines.scoring.players import Actions, GreedyTable, NamedPolicy, StepPlayer, expert_player
@@ -36,6 +35,7 @@ from pipelines.scoring.scores import (
     Failures,
     Runs,
     Score,
+    best_of,
     measure,
     measure_runs,
     training_score,
