@@ -72,7 +72,7 @@ def test_the_core_needs_no_library_of_the_extras(
     ("command", "library", "extra"),
     [
         (["bc-then-ppo"], "torch", "train"),
-        (["study", "--status"], "torch", "train"),
+        (["study", "--status"], "pandas", "train"),
         (["evaluate", "random"], "scipy", "evaluate"),
         (["certify", "--own-runs"], "scipy", "evaluate"),
     ],

@@ -227,7 +227,7 @@ def planned_of(*steps: dict[Action, float], illegal: tuple[set[Action], ...] = (
 @given(
     st.sets(st.sampled_from(list(Action)), min_size=1),
     orders,
-    st.floats(0, 0.9 * MEAN_TIE),
+    st.floats(0, 0.9 * MEAN_TIE, allow_subnormal=False),
     st.integers(1, 5),
     st.booleans(),
 )
@@ -254,7 +254,9 @@ def test_every_order_has_every_action_once() -> None:
 
 @given(
     st.lists(
-        st.lists(st.floats(-1 - FORFEIT, 0), min_size=ACTIONS, max_size=ACTIONS),
+        st.lists(
+            st.floats(-1 - FORFEIT, 0, allow_subnormal=False), min_size=ACTIONS, max_size=ACTIONS
+        ),
         min_size=1,
         max_size=5,
     ),
