@@ -319,6 +319,19 @@ class AbacusBatch:
             # It stays so: episodes of an earlier list may be running.
             self.rules["step_budget"] = self.config.step_budget_for(self.config.columns - 1)
 
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays themselves that hold the state of the abaci, a row for each.
+
+        To restore an abacus, write its rows of an earlier copy back.
+        """
+        return {
+            "scalars": self.world.scalars,
+            "cells": self.world.cells,
+            "history": self.world.history,
+            "seen": self.out.rows,
+            "results": self.out.results,
+        }
+
     def tasks_state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the tasks, and how they are drawn, as plain arrays for `load_tasks_state`.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from abacus.rules import AbacusConfig, End
+from abacus.rules import AbacusConfig
 from oracle.exact.certificate import certify, digest_of
 from oracle.exact.own_runs import NOT_EXACT, Verdict, certify_own_runs
 from oracle.files import lock
@@ -19,6 +19,7 @@ from pipelines.experiments.arms import ARMS
 from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record, TeachingRound
 from pipelines.learning.learner import Job, Trained
 from pipelines.learning.policy import AbacusPolicy, prepare_torch
+from pipelines.learning.rollouts import MISTAKES
 from pipelines.learning.settings import FLAGS, Settings, resolve
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import (
@@ -51,8 +52,6 @@ SCORING = {
     "run_limit": RUN_LIMIT,
     "reward": STRICT_REWARD,
 }
-#: Ends of an episode by a mistake that the level judges.
-_MISTAKES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT)
 #: torch has one generator for each process: cells in one process take turns.
 _TURN = threading.Lock()
 
@@ -194,7 +193,7 @@ class Scorer:
             return None
         table = GreedyTable(policy, world.base, world.frames)
         failures = training_score(table, world, SCORE_EPISODES, SCORE_SEED).failures
-        if any(failures[kind.name.lower()] for kind in _MISTAKES):
+        if any(failures[kind.name.lower()] for kind in MISTAKES):
             return NOT_EXACT
         level, base, frames = world.reward, world.base, world.frames
         return certify_own_runs(policy, base=base, frames=frames, level=level).verdict

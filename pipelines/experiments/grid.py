@@ -29,7 +29,7 @@ from abacus.rules import Operations
 from oracle.demos.recipe import MAX_SEED
 from pipelines.experiments.arms import ARMS
 from pipelines.experiments.cells import SCORING
-from pipelines.experiments.records import NO_REWARD, Cell
+from pipelines.experiments.records import LEFT_OUT, NO_REWARD, Cell
 from pipelines.job.command_line import relative_path
 from pipelines.learning.settings import FLAGS, RECORDED_OPERATIONS, resolve
 
@@ -169,9 +169,9 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
         # Only the arm that is taught asks the teacher for more.
         given["teach_rounds"] = 0
     values = resolve(given).flags() | {"scoring": SCORING}
-    if not values["mend_without"]:
-        # An empty value is left out of the key.
-        del values["mend_without"]
+    for name, neutral in LEFT_OUT.items():
+        if values[name] == neutral:
+            del values[name]
     # What no grid changes.
     values |= arm.learner.settings
     return Cell(comparison=comparison, steps=steps, seed=seed, settings=values, **row)

@@ -29,6 +29,9 @@ NO_REWARD = "none"
 POLICIES = ("clone", "final", "last")
 #: The budget of the first study, whose answer can be compared.
 EARLY_STEPS = 100_000
+#: Settings that are left out of a cell where they have these values, without effect: they are
+#: younger than records of the study, whose keys stay as they are.
+LEFT_OUT: dict[str, object] = {"mend_without": "", "retry_share": 0.0}
 _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
 
 
@@ -253,8 +256,7 @@ def _check_settings(cells: Sequence[Cell]) -> None:
     seen: dict[tuple[object, ...], dict[str, Any]] = {}
     for cell in cells:
         setting = (cell.comparison, kind_of(cell), cell.demonstrations, cell.labels)
-        # An empty `mend_without` is left out of the settings of a cell.
-        ran = {"steps": cell.steps, "mend_without": "", **cell.settings}
+        ran = {"steps": cell.steps, **LEFT_OUT, **cell.settings}
         ran |= {"seed": None, "demo_seed": None}
         before = seen.setdefault(setting, ran)
         # A flag that did not exist yet is no difference.

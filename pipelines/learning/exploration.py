@@ -1,10 +1,15 @@
-"""A bonus for rarely tried actions: beta / sqrt(n), n the visits of an action in a situation.
+"""What makes PPO try again where it failed: a bonus for rarely tried actions, and retries.
 
-The situation is the newest frame, the symbol and the operation: 151,200 situations and actions in
-base 5. Only actions that the reward level judges are paid, those by which a mistake is punished. A
-policy soon avoids them where one was wrong, before it has tried them in situations that look alike;
-the bonus lets it try again. Paid for all actions, or on whole observations, it would make wandering
-worth more than solving.
+The bonus is beta / sqrt(n), n the visits of an action in a situation: the newest frame, the symbol
+and the operation, 151,200 situations and actions in base 5. Only actions that the reward level
+judges are paid, those by which a mistake is punished. A policy soon avoids them where one was
+wrong, before it has tried them in situations that look alike; the bonus lets it try again. Paid for
+all actions, or on whole observations, it would make wandering worth more than solving.
+
+Retries resume a failed episode a few of its own steps before the mistake. Where everything that a
+policy tries ends in a mistake, such as its first borrows, ending the episode at once is its best
+choice, and such a state is rare in its rollouts: it is left before the right slide was found. With
+retries the policy stays at the frontier of what it can do.
 """
 
 from __future__ import annotations
@@ -13,11 +18,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from abacus.batch import AbacusBatch
 from abacus.compiling import compiled
 from abacus.observation import frame_codes
 from abacus.rules import AbacusConfig, Action
+from pipelines.learning.rollouts import MISTAKES
 
 # numba infers the types of compiled functions from their arguments.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -30,6 +37,8 @@ _JUDGES = {
     Action.SUBMIT: "wrong_submit",
 }
 _OPERATIONS = 2
+#: Most steps before a mistake at which an episode is resumed.
+RETRY_STEPS = 8
 
 
 class CountBonus:
@@ -64,3 +73,51 @@ def _pay(
         frame = history[i, newest]
         visits[frame, s.symbol, s.operation, action] += 1
         bonuses[i] = beta / np.sqrt(visits[frame, s.symbol, s.operation, action])
+
+
+class Retries:
+    """Resumes a share of the failed episodes, from one of the last states before the mistake.
+
+    States of earlier tries of the same episode count among them. It remembers nothing from one
+    rollout to the next, and its random numbers are torch's: a checkpoint between rollouts needs
+    nothing of it.
+    """
+
+    def __init__(self, batch: AbacusBatch, share: float) -> None:
+        self.batch, self.share = batch, share
+        #: The last states of all abaci, by the step modulo `RETRY_STEPS`.
+        self._states = {
+            name: np.zeros((RETRY_STEPS, *array.shape), array.dtype)
+            for name, array in batch.state_arrays().items()
+        }
+        self._step = 0
+        #: Remembered steps of each abacus since its last reset, those of all its tries.
+        self._ages = np.zeros(batch.num_envs, np.int64)
+
+    def forget(self) -> None:
+        """Forget all states."""
+        self._ages[:] = 0
+
+    def remember(self) -> None:
+        """Remember the present states; called before each step."""
+        self._step += 1
+        self._ages += 1
+        for name, array in self.batch.state_arrays().items():
+            self._states[name][self._step % RETRY_STEPS] = array
+
+    def resume(self, ended: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Resume some of the abaci whose episodes ended; return those that are to be reset.
+
+        A resumed episode counts its solved operations from 0.
+        """
+        failed = np.isin(self.batch.ends[ended], MISTAKES)
+        chosen = failed & (torch.rand(len(ended)).numpy() < self.share)
+        again, others = ended[chosen], ended[~chosen]
+        most = np.minimum(self._ages[again], RETRY_STEPS)
+        back = (torch.rand(len(again)).numpy() * most).astype(np.int64)
+        places = (self._step - back) % RETRY_STEPS
+        for name, array in self.batch.state_arrays().items():
+            array[again] = self._states[name][places, again]
+        self.batch.world.scalars["operations_solved"][again] = 0
+        self._ages[others] = 0
+        return others

@@ -1,8 +1,9 @@
 """Masked PPO on the batched abacus: sb3-contrib's `MaskablePPO` with two methods replaced.
 
 `collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. It can add
-a bonus for rarely tried actions, and the critic can see the state of the abacus beside the
-observation; both help where the reward is the only teacher. `train` adds what keeps PPO from
+a bonus for rarely tried actions and resume failed episodes shortly before their mistakes, and the
+critic can see the state of the abacus beside the observation; all three help where the reward is
+the only teacher. `train` adds what keeps PPO from
 forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen clone, and a cloning
 loss on demonstrations. The training loop, callbacks, schedules and logs are the library's.
 """
@@ -24,7 +25,7 @@ from abacus.batch import AbacusBatch
 from abacus.critic_state import state_length, write_critic_state
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.exploration import CountBonus
+from pipelines.learning.exploration import CountBonus, Retries
 from pipelines.learning.networks import CHUNK, Network, StateCritic
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, entropy, gather, masked_log_probs, sample
@@ -88,6 +89,9 @@ class AbacusPPO(MaskablePPO):
         self.bonus: CountBonus | None = None
         if settings.count_bonus and self.env is not None:
             self.bonus = CountBonus(self.batch.config, settings.count_bonus)
+        self.retries: Retries | None = None
+        if settings.retry_share and self.env is not None:
+            self.retries = Retries(self.batch, settings.retry_share)
         self.policy.optimizer = self._new_optimizer()
         self.rollout_buffer = Rollouts(self.n_steps, self.n_envs, length)
 
@@ -110,6 +114,7 @@ class AbacusPPO(MaskablePPO):
             "rollout_buffer",
             "state_critic",
             "bonus",
+            "retries",
         ]
 
     def add_cloning_loss(self, demonstrations: CloningSet) -> None:
@@ -148,6 +153,8 @@ class AbacusPPO(MaskablePPO):
         rollout_buffer.reset()
         counts = rollout_buffer.counts
         callback.on_rollout_start()
+        if self.retries is not None:
+            self.retries.forget()
         solved_before = int(batch.scalars["operations_solved"].sum())
         with torch.no_grad():
             for step in range(n_rollout_steps):
@@ -165,6 +172,8 @@ class AbacusPPO(MaskablePPO):
         return True
 
     def _act(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
+        if self.retries is not None:
+            self.retries.remember()
         inputs, masks = rollouts.inputs[step], rollouts.masks[step]
         inputs.copy_(self._inputs(batch))
         np.copyto(masks.numpy(), batch.masks)
@@ -179,11 +188,13 @@ class AbacusPPO(MaskablePPO):
             self._end_episodes(step, batch, rollouts)
 
     def _end_episodes(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
-        """Note the last states of truncated episodes, and start the next episodes."""
+        """Note the last states of truncated episodes, and start or resume the next ones."""
         ended = batch.ended.copy()
         truncated = ended[batch.truncated[ended]]
         if len(truncated):
             rollouts.add_truncated(step, truncated, self._inputs(batch, truncated))
+        if self.retries is not None:
+            ended = self.retries.resume(ended)
         batch.reset(which=ended)
 
     def _inputs(
@@ -416,27 +427,17 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch_generator"])
 
 
-def _abaci_arrays(batch: AbacusBatch) -> dict[str, npt.NDArray[Any]]:
-    return {
-        "scalars": batch.world.scalars,
-        "cells": batch.world.cells,
-        "history": batch.world.history,
-        "seen": batch.out.rows,
-        "results": batch.out.results,
-    }
-
-
 def _abaci_state(batch: AbacusBatch) -> dict[str, torch.Tensor]:
     """Return the arrays as bytes: torch has no structured arrays."""
     return {
         name: torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy())
-        for name, array in _abaci_arrays(batch).items()
+        for name, array in batch.state_arrays().items()
     }
 
 
 def _load_abaci(batch: AbacusBatch, state: dict[str, torch.Tensor]) -> None:
     batch.reset(0)
-    for name, array in _abaci_arrays(batch).items():
+    for name, array in batch.state_arrays().items():
         saved = np.frombuffer(state[name].numpy().tobytes(), array.dtype)
         if saved.size != array.size:
             raise ValueError("the checkpoint was written by another version of the abacus")

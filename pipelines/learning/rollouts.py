@@ -18,7 +18,8 @@ from abacus.batch import AbacusBatch
 from abacus.rules import Action, End
 from pipelines.learning.networks import CHUNK
 
-FAILURES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT, End.BUDGET)
+MISTAKES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT)
+FAILURES = (*MISTAKES, End.BUDGET)
 #: A rollout has collapsed if its accuracy is below this, and one of the next three is beyond its
 #: limit: the share of episodes that ran out of steps, the share of the most frequent action, the
 #: mean entropy of the actions in nats.

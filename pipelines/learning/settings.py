@@ -252,6 +252,9 @@ class PpoSettings(_Checked):
     exercise_share: float = _number(0.0, _PROBABILITY)
     #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
     count_bonus: float = _number(0.0, _AT_LEAST_0)
+    #: Part of the episodes ended by a mistake that are resumed up to eight steps before it, from
+    #: states of their own; 0: none.
+    retry_share: float = _number(0.0, _Range(0, 1, high_open=True))
     #: What the critic sees in training: the observation; `progress`: also which columns are wrong,
     #: and where the digit's column and the signpost are; `state`: also the digit that is wanted.
     critic_sees: CriticSees = "observation"
@@ -549,6 +552,10 @@ FLAGS = {
     ),
     "count_bonus": Flag(
         "ppo.count_bonus", "bonus for rarely tried actions: this number / sqrt(visits); 0: none"
+    ),
+    "retry_share": Flag(
+        "ppo.retry_share",
+        "part of PPO's failed episodes that are resumed up to eight steps before the mistake",
     ),
     "critic_sees": Flag(
         "ppo.critic_sees",

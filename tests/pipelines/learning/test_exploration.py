@@ -1,4 +1,4 @@
-"""The bonus for rarely tried actions: what is counted, what is paid, and at which level."""
+"""The bonus for rarely tried actions, by level; retries resume what failed, where it failed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 from abacus.batch import AbacusBatch
 from abacus.rules import AbacusConfig, Action
-from pipelines.learning.exploration import CountBonus
+from pipelines.learning.exploration import RETRY_STEPS, CountBonus, Retries
+from pipelines.learning.rollouts import MISTAKES
 
 SIGNPOST = {Action.SIGNPOST_LEFT, Action.SIGNPOST_RIGHT}
 
@@ -55,3 +57,92 @@ def test_the_bonus_is_beta_by_the_root_of_the_visits() -> None:
     judged = {key: count for key, count in visits.items() if key[3] > Action.DOWN}
     assert {key: bonus.visits[key] for key in judged} == judged
     assert bonus.visits.sum() == sum(judged.values())
+
+
+def states_of(batch: AbacusBatch) -> list[str]:
+    """Return the state of each abacus as text, without its count of solved operations."""
+    scalars = batch.scalars.copy()
+    scalars["operations_solved"] = 0
+    arrays = batch.state_arrays() | {"scalars": scalars}
+    return [str([array[i].tolist() for array in arrays.values()]) for i in range(batch.num_envs)]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_retries_resume_the_share_of_failed_episodes_from_their_last_states(share: float) -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    batch = AbacusBatch(AbacusConfig(reward="no_of", start="random"), 64, autoreset=False)
+    batch.reset(0)
+    retries = Retries(batch, share)
+    # States of each abacus since its last reset, the newest last.
+    seen: list[list[str]] = [[] for _ in range(64)]
+    failed = resumed = spent = 0
+    distances = Counter[int]()
+    for _ in range(300):
+        retries.remember()
+        for states, state in zip(seen, states_of(batch), strict=True):
+            states.append(state)
+        # Most actions are moves of the finger, so that some episodes run out of steps.
+        scores = rng.random(batch.masks.shape) * np.array([3, 3, 3, 3, 1, 1, 1, 1])
+        batch.step((scores * batch.masks).argmax(axis=1))
+        ended = batch.ended.copy()
+        mistakes = np.isin(batch.ends[ended], MISTAKES)
+        again = retries.resume(ended)
+        batch.reset(which=again)
+        now = states_of(batch)
+        for i, mistake in zip(ended.tolist(), mistakes.tolist(), strict=True):
+            failed += mistake
+            spent += not mistake
+            if i in again:
+                seen[i] = []
+                continue
+            assert mistake
+            resumed += 1
+            assert batch.scalars["operations_solved"][i] == 0
+            last = seen[i][-RETRY_STEPS:]
+            assert now[i] in last
+            distances[len(last) - last.index(now[i])] += 1
+    assert spent > 2
+    assert resumed / failed == pytest.approx(share, abs=0.06)
+    assert set(distances) == set(range(1, RETRY_STEPS + 1))
+
+
+def test_a_resumed_abacus_goes_on_as_it_would_have_from_there() -> None:
+    torch.manual_seed(0)
+    config = AbacusConfig(reward="no_of", start="random")
+    compared = 0
+    for seed in range(20):
+        batch, twin = AbacusBatch(config, 1, autoreset=False), AbacusBatch(config, 1)
+        retries = Retries(batch, 0.999)
+        batch.reset(seed)
+        retries.remember()
+        # A submit with nothing written is a mistake.
+        batch.step(np.array([Action.SUBMIT]))
+        if not (len(batch.ended) and batch.ends[0] in MISTAKES):
+            continue
+        assert len(retries.resume(batch.ended.copy())) == 0
+        twin.reset(seed)
+        for action in (Action.RIGHT, Action.DOWN, Action.SLIDE):
+            batch.step(np.array([action]))
+            twin.step(np.array([action]))
+            if len(twin.ended):
+                break
+            assert states_of(batch) == states_of(twin)
+            compared += 1
+    assert compared > 20
+
+
+def test_nothing_is_resumed_that_was_forgotten() -> None:
+    torch.manual_seed(0)
+    batch = AbacusBatch(AbacusConfig(reward="no_of", start=1), 1, autoreset=False)
+    batch.reset(0)
+    retries = Retries(batch, 0.999)
+    retries.remember()
+    batch.step(np.array([Action.RIGHT]))
+    retries.forget()
+    retries.remember()
+    state = states_of(batch)
+    batch.step(np.array([Action.SIGNPOST_RIGHT]))
+    assert batch.ends[0] in MISTAKES
+    assert len(retries.resume(batch.ended.copy())) == 0
+    assert states_of(batch) == state

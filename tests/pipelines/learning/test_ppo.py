@@ -254,6 +254,21 @@ def test_the_bonus_is_added_to_the_rewards() -> None:
     assert added.sum() == pytest.approx(expected, rel=1e-5)
 
 
+def test_retries_change_what_is_seen_and_no_solved_operation_counts_twice() -> None:
+    """Every retried abacus starts with no operation solved, so that runs have no mistake."""
+    plain, retried = model_of(n_steps=250), model_of(n_steps=250, retry_share=0.9)
+    for model in (plain, retried):
+        model.learn(250 * 32)
+    assert not torch.equal(plain.rollout_buffer.actions, retried.rollout_buffer.actions)
+    counts = retried.rollout_buffer.counts
+    finished = counts.solved + sum(counts.failures.values())
+    # An operation that fails is not among the solved; what was solved before a retry counts once.
+    dones, rewards = retried.rollout_buffer.dones, retried.rollout_buffer.rewards
+    assert sum(counts.failures.values()) <= dones.sum()
+    assert counts.solved <= (rewards > 0).sum()
+    assert 0 < counts.solved < finished
+
+
 def test_muon_keeps_the_share_of_its_groups_in_the_schedule() -> None:
     model = model_of(optimizer="muon", learning_rate=Schedule("linear", 0.02), weight_decay=0.1)
     model.learn(4 * 1024)
@@ -268,6 +283,7 @@ def test_a_restored_training_continues_in_the_same_way() -> None:
     """Count table, critic of the state and momenta of Muon are in the state."""
     changes: dict[str, Any] = {
         "count_bonus": 0.5,
+        "retry_share": 0.5,
         "critic_sees": "state",
         "optimizer": "muon",
         "learning_rate": Schedule("constant", 0.01),
