@@ -282,7 +282,7 @@ def show_profile(settings: PpoSettings, updates: int) -> None:
 def main(options: Options) -> int:
     """Print a table of speeds."""
     prepare_torch(1)
-    settings = replace(PRESETS["alone"].ppo, critic_warmup=0)
+    settings = PRESETS["ppo"].ppo
     print(machine())
     if options.ppo:
         ppo = {

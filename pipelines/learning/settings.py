@@ -21,7 +21,7 @@ from abacus.rules import AbacusConfig
 from oracle.demos.recipe import MAX_SEED, OPERATIONS_PER_EPISODE, Recipe
 
 ScheduleKind = Literal["constant", "linear", "sinusoid"]
-Preset = Literal["default", "exact", "alone"]
+Preset = Literal["default", "exact", "alone", "ppo"]
 NetworkName = Literal["onehot", "wide", "compact", "paper"]
 OptimizerName = Literal["muon", "adamw"]
 #: Which counterexamples to teach: `spread`: one of each kind; any; those nearest to a start;
@@ -455,10 +455,11 @@ def _read(record: Any, values: Any, what: str) -> Any:
 
 #: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
-#: so that they fit into one file. `alone` learns from the reward: planning, then mending; see
-#: docs/reward_alone.md. Its settings of PPO are for a policy without demonstrations: idling for
-#: ever is worth -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake, -1; with a higher gamma
-#: an untrained policy prefers to end the episode by a mistake, with a much lower one it idles.
+#: so that they fit into one file. `alone` learns from the reward: planning, then mending. `ppo`
+#: learns from the reward by PPO, without demonstrations; see docs/reward_alone.md for both. Its
+#: gamma: idling for ever is worth -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake, -1;
+#: with a higher gamma an untrained policy prefers to end the episode by a mistake, with a much
+#: lower one it idles.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(
@@ -487,6 +488,21 @@ PRESETS: dict[str, Settings] = {
             "ppo.cloning_weight": 0.0,
         },
     ),
+    "ppo": replace_at(
+        Settings(),
+        {
+            "preset": "ppo",
+            "demo_operations": 0,
+            "n_timesteps": 3_000_000,
+            "teaching.rounds": 0,
+            "ppo.learning_rate.start": 0.03,
+            "ppo.entropy.start": 0.05,
+            "ppo.count_bonus": 0.5,
+            "ppo.retry_share": 0.9,
+            "ppo.critic_sees": "state",
+            "ppo.cloning_weight": 0.0,
+        },
+    ),
 }
 
 
@@ -499,7 +515,11 @@ class Flag:
 
 
 FLAGS = {
-    "preset": Flag("preset", "few demonstrations and PPO, exact cloning, or the reward alone"),
+    "preset": Flag(
+        "preset",
+        "few demonstrations and PPO; exact cloning; the reward alone, by planning and practice; "
+        "the reward alone, by PPO",
+    ),
     "demonstrations": Flag(
         "demonstrations", "file of demonstrations; without it, one is recorded into datasets/"
     ),

@@ -195,12 +195,16 @@ def test_the_grid_of_the_study_is_complete() -> None:
         (c.demonstrations, c.reward) for c in cells if (c.comparison, c.arm) == ("reward", "ppo")
     }
     assert tuned == set(product((0, 10, 30, 100, 300, 1000), LEVELS))
-    # The paper's levels, to the end of learning.
+    # The paper's levels and single operations, to the end of learning.
     paper = [cell for cell in cells if cell.comparison == "from_nothing"]
-    assert Counter(cell.reward for cell in paper) == {"dense": 3, "no_of": 3, "no_of_sp": 3}
-    assert {(cell.arm, cell.demonstrations, cell.operations) for cell in paper} == {
-        ("ppo", 0, "both")
+    assert Counter((cell.reward, cell.operations) for cell in paper) == {
+        ("dense", "both"): 3,
+        ("no_of", "both"): 3,
+        ("no_of_sp", "both"): 3,
+        ("dense", "add"): 3,
+        ("dense", "subtract"): 3,
     }
+    assert {(cell.arm, cell.demonstrations) for cell in paper} == {("ppo", 0)}
     alone = [cell for cell in cells if cell.comparison == "alone"]
     assert {cell.arm for cell in alone} == {"planning"}
     assert {cell.seed for cell in alone} == {110, 111, 112}
