@@ -320,9 +320,10 @@ class AbacusBatch:
             self.rules["step_budget"] = self.config.step_budget_for(self.config.columns - 1)
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays themselves that hold the state of the abaci, a row for each.
+        """Return the arrays (not copies) that hold the state of the abaci, one row each.
 
-        To restore an abacus, write its rows of an earlier copy back.
+        To restore an abacus, write its rows of an earlier copy back; not after `load` or
+        `set_tasks`, to whose operations they refer.
         """
         return {
             "scalars": self.world.scalars,
@@ -335,7 +336,7 @@ class AbacusBatch:
     def tasks_state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the tasks, and how they are drawn, as plain arrays for `load_tasks_state`.
 
-        A checkpoint needs them beside the arrays of `world`.
+        A checkpoint needs them beside `state_arrays`.
         """
         settings = [int(self.rules[name][0]) for name in _TASK_RULES]
         arrays = {name: array.copy() for name, array in self.program._asdict().items()}

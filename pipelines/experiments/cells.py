@@ -16,7 +16,14 @@ from oracle.exact.certificate import certify, digest_of
 from oracle.exact.own_runs import NOT_EXACT, Verdict, certify_own_runs
 from oracle.files import lock
 from pipelines.experiments.arms import ARMS
-from pipelines.experiments.records import Cell, CurvePoint, PolicyScore, Record, TeachingRound
+from pipelines.experiments.records import (
+    LEFT_OUT,
+    Cell,
+    CurvePoint,
+    PolicyScore,
+    Record,
+    TeachingRound,
+)
 from pipelines.learning.learner import Job, Trained
 from pipelines.learning.policy import AbacusPolicy, prepare_torch
 from pipelines.learning.rollouts import MISTAKES
@@ -119,7 +126,8 @@ def run_cell(cell: Cell, work: WorkFolder) -> Record:
 
 def settings_of(cell: Cell) -> Settings:
     """Return the settings of a cell's run."""
-    return resolve({name: value for name, value in cell.settings.items() if name in FLAGS})
+    settings = LEFT_OUT | cell.settings
+    return resolve({name: value for name, value in settings.items() if name in FLAGS})
 
 
 def _curve(trained: Trained) -> tuple[CurvePoint, ...]:

@@ -29,8 +29,8 @@ NO_REWARD = "none"
 POLICIES = ("clone", "final", "last")
 #: The budget of the first study, whose answer can be compared.
 EARLY_STEPS = 100_000
-#: Settings that are left out of a cell where they have these values, without effect: they are
-#: younger than records of the study, whose keys stay as they are.
+#: Settings that are left out of a cell if they have these values, which change nothing: they were
+#: added after records of the study, whose keys must stay the same.
 LEFT_OUT: dict[str, object] = {"mend_without": "", "retry_share": 0.0}
 _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
 

@@ -6,10 +6,10 @@ judges are paid, those by which a mistake is punished. A policy soon avoids them
 wrong, before it has tried them in situations that look alike; the bonus lets it try again. Paid for
 all actions, or on whole observations, it would make wandering worth more than solving.
 
-Retries resume a failed episode a few of its own steps before the mistake. Where everything that a
+Retries resume an episode that a mistake ended from one of its last states. Where everything that a
 policy tries ends in a mistake, such as its first borrows, ending the episode at once is its best
-choice, and such a state is rare in its rollouts: it is left before the right slide was found. With
-retries the policy stays at the frontier of what it can do.
+choice, so its rollouts contain few such states, and it gives them up before it has found the right
+slide. With retries the policy stays at the frontier of what it can do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JUDGES = {
     Action.SUBMIT: "wrong_submit",
 }
 _OPERATIONS = 2
-#: Most steps before a mistake at which an episode is resumed.
+#: States of an abacus that are remembered.
 RETRY_STEPS = 8
 
 
@@ -76,15 +76,17 @@ def _pay(
 
 
 class Retries:
-    """Resumes a share of the failed episodes, from one of the last states before the mistake.
+    """Resumes a share of the episodes that a mistake ended, from one of the abacus's last states.
 
-    States of earlier tries of the same episode count among them. It remembers nothing from one
-    rollout to the next, and its random numbers are torch's: a checkpoint between rollouts needs
-    nothing of it.
+    These are states of the same episode, those of earlier tries included. States are forgotten
+    between rollouts, and the random numbers are torch's: of a batch without `autoreset` and without
+    new tasks, a checkpoint needs `resumed` alone.
     """
 
     def __init__(self, batch: AbacusBatch, share: float) -> None:
-        self.batch, self.share = batch, share
+        self.share = share
+        #: Whether the running episode of each abacus was resumed.
+        self.resumed = np.zeros(batch.num_envs, np.bool_)
         #: The last states of all abaci, by the step modulo `RETRY_STEPS`.
         self._states = {
             name: np.zeros((RETRY_STEPS, *array.shape), array.dtype)
@@ -98,26 +100,27 @@ class Retries:
         """Forget all states."""
         self._ages[:] = 0
 
-    def remember(self) -> None:
+    def remember(self, batch: AbacusBatch) -> None:
         """Remember the present states; called before each step."""
         self._step += 1
         self._ages += 1
-        for name, array in self.batch.state_arrays().items():
+        for name, array in batch.state_arrays().items():
             self._states[name][self._step % RETRY_STEPS] = array
 
-    def resume(self, ended: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    def resume(self, batch: AbacusBatch, ended: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Resume some of the abaci whose episodes ended; return those that are to be reset.
 
         A resumed episode counts its solved operations from 0.
         """
-        failed = np.isin(self.batch.ends[ended], MISTAKES)
+        failed = np.isin(batch.ends[ended], MISTAKES)
         chosen = failed & (torch.rand(len(ended)).numpy() < self.share)
         again, others = ended[chosen], ended[~chosen]
         most = np.minimum(self._ages[again], RETRY_STEPS)
         back = (torch.rand(len(again)).numpy() * most).astype(np.int64)
         places = (self._step - back) % RETRY_STEPS
-        for name, array in self.batch.state_arrays().items():
+        for name, array in batch.state_arrays().items():
             array[again] = self._states[name][places, again]
-        self.batch.world.scalars["operations_solved"][again] = 0
+        batch.world.scalars["operations_solved"][again] = 0
         self._ages[others] = 0
+        self.resumed[again], self.resumed[others] = True, False
         return others

@@ -1,9 +1,9 @@
 """Masked PPO on the batched abacus: sb3-contrib's `MaskablePPO` with two methods replaced.
 
 `collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. It can add
-a bonus for rarely tried actions and resume failed episodes shortly before their mistakes, and the
-critic can see the state of the abacus beside the observation; all three help where the reward is
-the only teacher. `train` adds what keeps PPO from
+a bonus for rarely tried actions and resume episodes shortly before their mistakes, and the critic
+can see the state of the abacus beside the observation: ingredients for policies that learn from the
+reward alone. `train` adds what keeps PPO from
 forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen clone, and a cloning
 loss on demonstrations. The training loop, callbacks, schedules and logs are the library's.
 """
@@ -57,7 +57,7 @@ class AbacusPPO(MaskablePPO):
         #: What the cloning loss is computed on, and what the network reads of it.
         self.demonstrations: CloningSet | None = None
         self._demonstration_inputs: torch.Tensor | None = None
-        #: Most operations solved in one episode so far.
+        #: Most operations solved in one episode so far, after its last mistake if it was resumed.
         self.longest_run = 0
         #: How the policy of the last update collapsed; None if it did not.
         self.collapse: str | None = None
@@ -155,7 +155,7 @@ class AbacusPPO(MaskablePPO):
         callback.on_rollout_start()
         if self.retries is not None:
             self.retries.forget()
-        solved_before = int(batch.scalars["operations_solved"].sum())
+        solved_before = self._solved_in_first_tries(batch)
         with torch.no_grad():
             for step in range(n_rollout_steps):
                 self._act(step, batch, rollout_buffer)
@@ -163,17 +163,24 @@ class AbacusPPO(MaskablePPO):
                 if not callback.on_step():
                     return False
             rollout_buffer.finish(self.values, self._inputs(batch), self.gamma, self.gae_lambda)
-        solved = batch.scalars["operations_solved"]
-        counts.solved += int(solved.sum()) - solved_before
-        counts.longest_run = max(counts.longest_run, int(solved.max()))
+        counts.solved += self._solved_in_first_tries(batch) - solved_before
+        counts.longest_run = max(counts.longest_run, int(batch.scalars["operations_solved"].max()))
         self.longest_run = max(self.longest_run, counts.longest_run)
         self._log_counts()
         callback.on_rollout_end()
         return True
 
+    @property
+    def _resumed(self) -> npt.NDArray[np.bool_] | None:
+        return None if self.retries is None else self.retries.resumed
+
+    def _solved_in_first_tries(self, batch: AbacusBatch) -> int:
+        solved = batch.scalars["operations_solved"]
+        return int(solved.sum() if self._resumed is None else solved[~self._resumed].sum())
+
     def _act(self, step: int, batch: AbacusBatch, rollouts: Rollouts) -> None:
         if self.retries is not None:
-            self.retries.remember()
+            self.retries.remember(batch)
         inputs, masks = rollouts.inputs[step], rollouts.masks[step]
         inputs.copy_(self._inputs(batch))
         np.copyto(masks.numpy(), batch.masks)
@@ -183,7 +190,7 @@ class AbacusPPO(MaskablePPO):
         rollouts.log_probs[step] = gather(log_probs, actions)
         bonus = None if self.bonus is None else self.bonus.pay(batch, actions.numpy())
         batch.step(actions.numpy())
-        rollouts.add(step, batch, bonus)
+        rollouts.add(step, batch, bonus, self._resumed)
         if len(batch.ended):
             self._end_episodes(step, batch, rollouts)
 
@@ -194,7 +201,7 @@ class AbacusPPO(MaskablePPO):
         if len(truncated):
             rollouts.add_truncated(step, truncated, self._inputs(batch, truncated))
         if self.retries is not None:
-            ended = self.retries.resume(ended)
+            ended = self.retries.resume(batch, ended)
         batch.reset(which=ended)
 
     def _inputs(
@@ -392,6 +399,9 @@ def ppo_state(model: AbacusPPO) -> dict[str, Any]:
         "policy": model.policy.state_dict(),
         "clone": None if model.clone is None else model.clone.state_dict(),
         "state_critic": None if model.state_critic is None else model.state_critic.state_dict(),
+        "resumed": None
+        if model.retries is None
+        else torch.from_numpy(model.retries.resumed.copy()),
         "visits": None if model.bonus is None else torch.from_numpy(model.bonus.visits.copy()),
         "optimizer": model.policy.optimizer.state_dict(),
         "num_timesteps": model.num_timesteps,
@@ -414,6 +424,8 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
     model.policy.load_state_dict(state["policy"])
     if model.state_critic is not None:
         model.state_critic.load_state_dict(state["state_critic"])
+    if model.retries is not None:
+        model.retries.resumed[...] = state["resumed"].numpy()
     if model.bonus is not None:
         model.bonus.visits[...] = state["visits"].numpy()
     model.policy.optimizer.load_state_dict(state["optimizer"])

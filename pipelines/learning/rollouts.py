@@ -18,6 +18,7 @@ from abacus.batch import AbacusBatch
 from abacus.rules import Action, End
 from pipelines.learning.networks import CHUNK
 
+#: Ends of an episode by a mistake that the level judges.
 MISTAKES = (End.WRONG_SIGNPOST, End.WRONG_SLIDE, End.WRONG_SUBMIT)
 FAILURES = (*MISTAKES, End.BUDGET)
 #: A rollout has collapsed if its accuracy is below this, and one of the next three is beyond its
@@ -31,7 +32,7 @@ LEAST_ENTROPY = 0.01
 
 @dataclass
 class RolloutCounts:
-    """Operations and episodes of a rollout."""
+    """Operations and episodes of a rollout; of resumed episodes, the longest run alone."""
 
     solved: int = 0
     longest_run: int = 0
@@ -106,24 +107,33 @@ class Rollouts:
         self._truncated: list[tuple[int, npt.NDArray[np.int32], torch.Tensor]] = []
 
     def add(
-        self, step: int, batch: AbacusBatch, bonus: npt.NDArray[np.float32] | None = None
+        self,
+        step: int,
+        batch: AbacusBatch,
+        bonus: npt.NDArray[np.float32] | None = None,
+        resumed: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Store the results of a step of the environments, with a bonus added to the rewards."""
+        """Store the results of a step of the environments, with a bonus added to the rewards.
+
+        `resumed` tells which episodes were resumed after a mistake.
+        """
         self.rewards[step] = batch.reward
         if bonus is not None:
             self.rewards[step] += bonus
         np.logical_or(batch.terminated, batch.truncated, out=self.dones[step])
         self.counts.illegal += int(batch.illegal.sum())
         if len(batch.ended):
-            self._count_ended(batch)
+            self._count_ended(batch, resumed)
 
-    def _count_ended(self, batch: AbacusBatch) -> None:
+    def _count_ended(self, batch: AbacusBatch, resumed: npt.NDArray[np.bool_] | None) -> None:
         ended, counts = batch.ended, self.counts
         finals = batch.final_scalars[: len(ended)]
+        counts.longest_run = max(counts.longest_run, int(finals["operations_solved"].max()))
+        if resumed is not None:
+            finals, ended = finals[~resumed[ended]], ended[~resumed[ended]]
         for kind in FAILURES:
             counts.failures[kind.name.lower()] += int((batch.ends[ended] == kind).sum())
         counts.solved += int(finals["operations_solved"].sum())
-        counts.longest_run = max(counts.longest_run, int(finals["operations_solved"].max()))
         counts.returns += finals["episode_return"].tolist()
         counts.lengths += finals["steps"].tolist()
 

@@ -252,8 +252,8 @@ class PpoSettings(_Checked):
     exercise_share: float = _number(0.0, _PROBABILITY)
     #: Beta of the bonus for rarely tried actions, beta / sqrt(visits); 0: none.
     count_bonus: float = _number(0.0, _AT_LEAST_0)
-    #: Part of the episodes ended by a mistake that are resumed up to eight steps before it, from
-    #: states of their own; 0: none.
+    #: Part of the episodes ended by a mistake that are resumed from one of the abacus's last eight
+    #: states; 0: none.
     retry_share: float = _number(0.0, _Range(0, 1, high_open=True))
     #: What the critic sees in training: the observation; `progress`: also which columns are wrong,
     #: and where the digit's column and the signpost are; `state`: also the digit that is wanted.
@@ -456,10 +456,11 @@ def _read(record: Any, values: Any, what: str) -> Any:
 #: `default` clones demonstrations, lets PPO improve the clone, and teaches what is still wrong.
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
 #: so that they fit into one file. `alone` learns from the reward: planning, then mending. `ppo`
-#: learns from the reward by PPO, without demonstrations; see docs/reward_alone.md for both. Its
-#: gamma: idling for ever is worth -0.05 / (1 - gamma), with gamma=0.95 as much as a mistake, -1;
-#: with a higher gamma an untrained policy prefers to end the episode by a mistake, with a much
-#: lower one it idles.
+#: learns from the reward by PPO, without demonstrations; see docs/reward_alone.md for both. Without
+#: demonstrations gamma=0.95 matters: idling for ever is worth -0.05 / (1 - gamma), as much as a
+#: mistake, -1; with a higher gamma an untrained policy prefers to end the episode by a mistake,
+#: with a much lower one it idles. The settings of PPO in `alone`, which has none of its own, are
+#: the base of the study's cells.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(
@@ -575,7 +576,8 @@ FLAGS = {
     ),
     "retry_share": Flag(
         "ppo.retry_share",
-        "part of PPO's failed episodes that are resumed up to eight steps before the mistake",
+        "part of PPO's episodes ended by a mistake that are resumed from one of the last eight "
+        "states; 0: none",
     ),
     "critic_sees": Flag(
         "ppo.critic_sees",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from abacus.reward import LEVELS
-from pipelines.experiments.cells import SCORING
+from pipelines.experiments.cells import SCORING, settings_of
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell
 from pipelines.learning.settings import PRESETS
@@ -103,15 +103,30 @@ def test_only_the_arm_that_plans_plans_and_mends() -> None:
     assert (cell.settings["plan_exercises"], cell.settings["mend_rounds"]) == (7, 2)
 
 
-def test_parts_of_mending_that_are_left_out_make_other_cells() -> None:
-    """Cells with all parts keep the keys of records from before there were names for parts."""
-    blocks = [{"arm": "planning", "reward": ["dense"]}]
-    whole = changed("comparisons", "some", "blocks", to=blocks)
+@pytest.mark.parametrize(
+    ("block", "name", "neutral", "value"),
+    [
+        ({"arm": "planning", "reward": ["dense"]}, "mend_without", "", "two-actions"),
+        (
+            {"arm": "ppo", "demonstrations": [0], "reward": ["dense"]},
+            "retry_share",
+            0.0,
+            0.9,
+        ),
+    ],
+)
+def test_settings_that_came_later_are_left_out_where_they_change_nothing(
+    block: dict[str, Any], name: str, neutral: object, value: object
+) -> None:
+    """Such cells keep the keys of records from before; they are trained as if it were there."""
+    whole = changed("comparisons", "some", "blocks", to=[block])
     cells = Grid.from_dict(whole).cells
-    assert all("mend_without" not in cell.settings for cell in cells)
-    whole["comparisons"]["some"]["settings"] = {"mend_without": "two-actions"}
+    assert all(name not in cell.settings for cell in cells)
+    assert {settings_of(cell).flags()[name] for cell in cells} == {neutral}
+    whole["comparisons"]["some"]["settings"] = {name: value}
     others = Grid.from_dict(whole).cells
-    assert all(cell.settings["mend_without"] == "two-actions" for cell in others)
+    assert all(cell.settings[name] == value for cell in others)
+    assert {settings_of(cell).flags()[name] for cell in others} == {value}
     assert not {cell.key for cell in cells} & {cell.key for cell in others}
 
 
@@ -205,6 +220,11 @@ def test_the_grid_of_the_study_is_complete() -> None:
         ("dense", "subtract"): 3,
     }
     assert {(cell.arm, cell.demonstrations) for cell in paper} == {("ppo", 0)}
+    # With the settings of the preset; retries do not help at no_of_sp.
+    for cell in paper:
+        share = 0.0 if cell.reward == "no_of_sp" else PRESETS["ppo"].ppo.retry_share
+        assert settings_of(cell).ppo == replace(PRESETS["ppo"].ppo, retry_share=share)
+        assert settings_of(cell).n_timesteps == PRESETS["ppo"].n_timesteps
     alone = [cell for cell in cells if cell.comparison == "alone"]
     assert {cell.arm for cell in alone} == {"planning"}
     assert {cell.seed for cell in alone} == {110, 111, 112}

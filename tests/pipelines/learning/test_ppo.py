@@ -21,7 +21,7 @@ from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
-from pipelines.learning.rollouts import RolloutCounts
+from pipelines.learning.rollouts import FAILURES, RolloutCounts
 from pipelines.learning.settings import CloningSettings, PpoSettings, Schedule
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import training_score
@@ -254,19 +254,50 @@ def test_the_bonus_is_added_to_the_rewards() -> None:
     assert added.sum() == pytest.approx(expected, rel=1e-5)
 
 
-def test_retries_change_what_is_seen_and_no_solved_operation_counts_twice() -> None:
-    """Every retried abacus starts with no operation solved, so that runs have no mistake."""
-    plain, retried = model_of(n_steps=250), model_of(n_steps=250, retry_share=0.9)
-    for model in (plain, retried):
-        model.learn(250 * 32)
-    assert not torch.equal(plain.rollout_buffer.actions, retried.rollout_buffer.actions)
-    counts = retried.rollout_buffer.counts
-    finished = counts.solved + sum(counts.failures.values())
-    # An operation that fails is not among the solved; what was solved before a retry counts once.
-    dones, rewards = retried.rollout_buffer.dones, retried.rollout_buffer.rewards
-    assert sum(counts.failures.values()) <= dones.sum()
-    assert counts.solved <= (rewards > 0).sum()
-    assert 0 < counts.solved < finished
+def test_ppo_resumes_the_share_of_its_mistakes_from_its_last_inputs() -> None:
+    torch.manual_seed(0)
+    model = model_of(n_steps=100, retry_share=0.8)
+    model.learn(100 * 32)
+    rollouts = model.rollout_buffer
+    inputs = rollouts.inputs.numpy()
+    resumed = sum(
+        any(
+            np.array_equal(inputs[step + 1, i], inputs[back, i])
+            for back in range(step - 7, step + 1)
+        )
+        for step, i in np.argwhere(rollouts.dones[7:-1]) + np.array([7, 0])
+    )
+    # Some episodes start with an observation that was among the last eight.
+    assert 0.75 < resumed / rollouts.dones[7:-1].sum() < 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.8])
+def test_operations_of_first_tries_count_once(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Followed step by step, over two rollouts; a resumed episode has no count but its run."""
+    model = model_of(n_steps=150, retry_share=share)
+    solved, failed, retried = [0, 0], [0, 0], np.zeros(32, np.bool_)
+    step = AbacusBatch.step
+
+    def follow(batch: AbacusBatch, actions: Any) -> None:
+        rollout = model.num_timesteps // (150 * 32)
+        before = batch.scalars["operations_solved"].copy()
+        if model.retries is not None:
+            retried[:] = model.retries.resumed
+        step(batch, actions)
+        after = batch.scalars["operations_solved"]
+        solved[rollout] += int((after - before)[~retried].sum())
+        failed[rollout] += sum(
+            batch.ends[i] in FAILURES for i in batch.ended.tolist() if not retried[i]
+        )
+
+    monkeypatch.setattr(AbacusBatch, "step", follow)
+    for rollout in range(2):
+        model.learn(150 * 32, reset_num_timesteps=not rollout)
+        counts = model.rollout_buffer.counts
+        assert (counts.solved, counts.failures.total()) == (solved[rollout], failed[rollout])
+    assert min(*solved, *failed) > 0
 
 
 def test_muon_keeps_the_share_of_its_groups_in_the_schedule() -> None:
