@@ -8,9 +8,9 @@ exercises are all that is asked. A policy that is not exact practises
 (`pipelines.learning.practice`) random exercises and everything that ever failed when little did,
 with variations. What follows depends on whether practice found a way out of every failure:
 
-- If it did not, the result is cloned into new weights. A network that is trained long and with a
-  strong weight decay generalises what was practised to what was not, and other accidents happen in
-  what practice left open.
+- If it did not, or if nothing fails and yet nothing is proven, the result is cloned into new
+  weights. A network that is trained long and with a strong weight decay generalises what was
+  practised to what was not, and other accidents happen in what practice left open.
 - If it did, the table of the policy's actions is explored and practised again, until exploration
   finds nothing more. Nearly all observations that the table can meet on these columns are then
   known, hardly anything is left to generalise, and the policy learns the whole table with the
@@ -286,6 +286,8 @@ class Mending:
         )
         codes, data = practised.codes, practised.data
         corrected = not (self._is_left_out("exploration") or self._is_left_out("whole-table"))
+        # A policy without a failure and without a proof would only learn its own table again.
+        corrected = corrected and score.verdict != NOT_PROVEN
         if corrected and score.situations and not practised.left:
             score, whole = self._correct(score, table, practised, rng)
             if whole is not None:

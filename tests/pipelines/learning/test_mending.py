@@ -18,7 +18,7 @@ from abacus.rules import AbacusConfig, Action
 from oracle.demos.recipe import Recipe
 from oracle.demos.recorder import Recorder
 from oracle.exact.concrete_runs import failing_situations, likely_failures, resumed_failures
-from oracle.exact.own_runs import Asked, certify_own_runs
+from oracle.exact.own_runs import NOT_PROVEN, Asked, certify_own_runs
 from oracle.exact.policy_exploration import explore_policy
 from pipelines.learning import mending as mending_module
 from pipelines.learning.cloning import Cloning, copy_weights
@@ -305,6 +305,29 @@ def test_a_table_without_failures_is_learned_whole_with_the_same_weights(
     for row, mask, action in zip(expected.rows, expected.masks, expected.actions, strict=True):
         assert labels[row.numpy().tobytes(), int(mask.sum())] == int(action)
     assert len(data) > len(practised[0].data)
+
+
+def test_a_policy_without_a_failure_and_without_a_proof_gets_new_weights(
+    mended: Mended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the weights that it has it would learn its own table again, in every round."""
+    exact = mended.mending.best
+    starts: list[bool] = []
+
+    def note_start(policy: AbacusPolicy, *more: Any) -> Cloning:
+        starts.append(same(policy, exact))
+        return Cloning(policy, *more)
+
+    def unproven(self: Mending, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
+        return replace(score, verdict=NOT_PROVEN, situations=1), []
+
+    monkeypatch.setattr(mending_module, "Cloning", note_start)
+    monkeypatch.setattr(Mending, "_certified", unproven)
+    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=1), 0)
+    mending.run()
+    assert (mending.rounds[0].failed, mending.rounds[0].found) == (0, 0)
+    assert mending.rounds[0].corrections == 0
+    assert starts == [False]
 
 
 @pytest.mark.parametrize(
