@@ -2,9 +2,9 @@
 
 Without arguments: record demonstrations if there are none, clone a few of them, let PPO correct
 errors of the clone, teach counterexamples until the policy is exact at every length, and report
-each stage. --preset exact does the same without PPO. Two presets learn
-from the reward alone: alone plans and practises, ppo is masked PPO from nothing. Everything is
-written into a run folder; --resume continues a run that was interrupted or killed.
+each stage. --preset exact does the same without PPO. Two presets learn from the reward alone: alone
+plans and practises, ppo is masked PPO from nothing. Everything is written into a run folder;
+--resume continues a run that was interrupted or killed.
 """
 
 from __future__ import annotations

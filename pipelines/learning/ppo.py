@@ -3,9 +3,9 @@
 `collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. It can add
 a bonus for rarely tried actions and resume episodes shortly before their mistakes, and the critic
 can see the state of the abacus beside the observation: ingredients for policies that learn from the
-reward alone. `train` adds what keeps PPO from
-forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen clone, and a cloning
-loss on demonstrations. The training loop, callbacks, schedules and logs are the library's.
+reward alone. `train` adds what keeps PPO from forgetting a clone: a warm-up of the critic, a KL
+penalty toward the frozen clone, and a cloning loss on demonstrations. The training loop, callbacks,
+schedules and logs are the library's.
 """
 
 from __future__ import annotations
