@@ -27,8 +27,8 @@ def atomic_write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write a text file as UTF-8."""
-    atomic_write(path, lambda file: file.write(text.encode()))
+    """Write a text file as UTF-8; bytes of a file's name that are no text are written escaped."""
+    atomic_write(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import io
 import os
 import sys
 import types
@@ -199,6 +200,9 @@ def run(
 ) -> int:
     """Run a job and return its exit status; a user's mistake is printed as one line."""
     name = parser_for(options, description or "", example).prog
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files that are no text, or symbols that the terminal's encoding has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         raise_on_interrupt()
         status = main(parse(options, description or "", example, argv))

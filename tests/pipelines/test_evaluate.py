@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -52,6 +53,16 @@ def test_a_run_defines_its_base_and_frames(tmp_path: Path) -> None:
     assert content["policy"]["weights"]
     assert content["adversarial"] == []
     assert content["generalisation"][0]["illegal_actions"] == 0
+
+
+def test_a_folder_name_that_is_no_text_is_printed_and_written_escaped(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / os.fsdecode(b"report-\xff")
+    words = ["--n-operations", "5", "--sets", "none", "--no-certificate", "--output", str(folder)]
+    assert status("teacher", *SMALL, *words) == 0
+    assert "report-\\udcff" in capsys.readouterr().out
+    assert "report-\\udcff" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
