@@ -23,7 +23,7 @@ from pipelines.learning.cloning import Cloning
 from pipelines.learning.mending import Mending, MendingRound
 from pipelines.learning.planning import planned_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy, prepare_torch
-from pipelines.learning.settings import FLAGS, PRESETS, PlanOrder
+from pipelines.learning.settings import FLAGS, PRESETS, PlanningSettings, PlanOrder
 from pipelines.scoring.operations import PAPER_DIGITS, drawn_operations
 from pipelines.scoring.players import GreedyTable
 from pipelines.scoring.scores import Runs, Score, measure, measure_runs, training_score
@@ -52,11 +52,12 @@ def main(options: Options) -> int:
     prepare_torch(1)
     world = AbacusConfig(reward=options.reward, operations=options.operations, start="random")
     settings = replace(ALONE.mending, rounds=options.rounds, without=options.mend_without)
+    planning = replace(ALONE.planning, exercises=options.plan_exercises, order=options.plan_order)
     for seed in options.seeds:
         started = time.process_time()
-        policy, steps = _planned(options, world, seed)
+        policy, steps = _planned(planning, world, seed)
         print(f"seed {seed}: planned, {steps:,} steps, {_accuracy(policy, world)}", flush=True)
-        mending = Mending(policy, world, settings, seed)
+        mending = Mending(policy, world, settings, seed, planning if planning.exercises else None)
 
         def after_round(done: MendingRound, mending: Mending = mending) -> None:
             print(f"  round {done.number}: {done.describe()}", flush=True)
@@ -67,19 +68,20 @@ def main(options: Options) -> int:
         print(
             f"seed {seed}: {steps:,} steps, {seconds:.0f} processor seconds, "
             f"{_accuracy(mending.best, world)}; {_more(mending.best, world)}; own runs "
-            f"{mending.rounds[-1].verdict}",
+            f"{max(mending.rounds, key=lambda each: each.rank).verdict}",
             flush=True,
         )
     return 0
 
 
-def _planned(options: Options, world: AbacusConfig, seed: int) -> tuple[AbacusPolicy, int]:
+def _planned(
+    settings: PlanningSettings, world: AbacusConfig, seed: int
+) -> tuple[AbacusPolicy, int]:
     """Return the policy that clones planned actions, and the steps that planning took."""
     torch.manual_seed(seed)
     policy = new_policy(ALONE.network, world.base, world.frames)
-    if not options.plan_exercises:
+    if not settings.exercises:
         return policy, 0
-    settings = replace(ALONE.planning, exercises=options.plan_exercises, order=options.plan_order)
     data, steps = planned_actions(world, settings, seed)
     torch.manual_seed(seed)
     Cloning(policy, data, ALONE.cloning, seed, Logger(None, [])).run()

@@ -8,15 +8,18 @@ exercises are all that is asked. A policy that is not exact practises
 (`pipelines.learning.practice`) random exercises and everything that ever failed when little did,
 with variations. What follows depends on whether practice found a way out of every failure:
 
-- If it did not, or if nothing fails and yet nothing is proven, the result is cloned into new
-  weights. A network that is trained long and with a strong weight decay generalises what was
-  practised to what was not, and other accidents happen in what practice left open.
+- If it did not, the result is cloned into new weights. A network that is trained long and with a
+  strong weight decay generalises what was practised to what was not, and other accidents happen in
+  what practice left open.
 - If it did, the table of the policy's actions is explored and practised again, until exploration
   finds nothing more. Nearly all observations that the table can meet on these columns are then
   known, hardly anything is left to generalise, and the policy learns the whole table with the
   weights that it has and without weight decay: what was right stays right.
 
-The next round begins with the clone.
+The next round begins with the clone. A policy in which nothing is found to fail and of which
+nothing is proven has an algorithm that the certificate cannot follow. New weights would clone the
+same algorithm, so a policy that began with a plan begins again with another one. Any other policy
+gets new weights.
 """
 
 from __future__ import annotations
@@ -46,9 +49,10 @@ from oracle.exact.policy_exploration import PolicyExploration, explore_policy
 from pipelines.learning.cloning import Cloning, copy_weights
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import EXTREME, Exercise, Exercises, hard_exercises, join
+from pipelines.learning.planning import planned_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy
 from pipelines.learning.practice import Practised, practise, solved
-from pipelines.learning.settings import MendingPart, MendingSettings
+from pipelines.learning.settings import MendingPart, MendingSettings, PlanningSettings
 from pipelines.scoring.players import GreedyTable, best_actions
 
 #: Random exercises that a policy is tried on, and how many of them may fail where it is explored.
@@ -94,15 +98,17 @@ class MendingRound:
     situations: int = 0
     found: int = 0
     #: Of practice: states met, those from which the policy failed, observations that got another
-    #: action. 0 in the last round.
+    #: action. 0 in the last round, and before another plan.
     states: int = 0
     failing: int = 0
     changed: int = 0
     #: Explorations of the table that the policy then learned whole; 0 if practice left failures or
     #: exploration found some to the end, and what was practised is cloned into new weights.
     corrections: int = 0
-    #: Environment steps of practice, trials and the last exploration, without those of explorations
-    #: before it; seconds of the processor.
+    #: Whether the next policy clones another plan, because nothing failed and nothing was proven.
+    planned_again: bool = False
+    #: Environment steps of practice, trials, another plan and the last exploration, without those
+    #: of explorations before it; seconds of the processor.
     steps: int = 0
     seconds: float = 0.0
 
@@ -121,6 +127,8 @@ class MendingRound:
             line += f"; practised {self.states:,} states, {self.changed:,} observations changed"
         if self.corrections:
             line += f", nothing found after {self.corrections:,} explorations"
+        if self.planned_again:
+            line += "; begins again with another plan"
         return line
 
 
@@ -128,15 +136,21 @@ class Mending:
     """Rounds of practice; `state` and `load_state` make them resumable between rounds.
 
     `policy` is what the next round starts with, `judged` what the last one started with, and `best`
-    the best of all rounds.
+    the best of all rounds. `planning` is how the first policy was planned, if it was.
     """
 
     def __init__(
-        self, policy: AbacusPolicy, world: AbacusConfig, settings: MendingSettings, seed: int
+        self,
+        policy: AbacusPolicy,
+        world: AbacusConfig,
+        settings: MendingSettings,
+        seed: int,
+        planning: PlanningSettings | None = None,
     ) -> None:
         if not isinstance(world.reward, str):
             raise ValueError("mending needs a reward level, not modules: give --reward a level")
         self.policy, self.world, self.settings, self.seed = policy, world, settings, seed
+        self.planning = planning
         self.level: str = world.reward
         #: Called with a line about what a round does at the moment.
         self.on_progress: Callable[[str], None] = lambda line: None
@@ -272,7 +286,10 @@ class Mending:
         self.practised += [each for each in dict.fromkeys(found) if each not in known]
 
     def _improve(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
-        """Practise, and make the result the next policy."""
+        """Practise, and make the result the next policy; without a failure, plan again."""
+        unproven = score.verdict == NOT_PROVEN and not score.failed
+        if unproven and self.planning is not None and not self._is_left_out("another-plan"):
+            return self._plan_again(score, self.planning)
         table = self._table()
         table.learn(self._known)
         practised = self._practise(table, self._exercises(rng, self.settings.exercises))
@@ -287,16 +304,35 @@ class Mending:
         codes, data = practised.codes, practised.data
         corrected = not (self._is_left_out("exploration") or self._is_left_out("whole-table"))
         # A policy without a failure and without a proof would only learn its own table again.
-        corrected = corrected and score.verdict != NOT_PROVEN
+        corrected = corrected and not unproven
         if corrected and score.situations and not practised.left:
             score, whole = self._correct(score, table, practised, rng)
             if whole is not None:
                 codes, data = whole
         # A policy that never succeeds leaves nothing to clone; the next exercises are others.
         if len(data):
-            self._clone(data, score.number, whole=score.corrections > 0)
+            is_whole = score.corrections > 0
+            keep_weights = is_whole or self._is_left_out("new-weights")
+            self._clone(data, score.number, keep_weights, is_whole)
         self._known = np.unique(codes, axis=0)
         return score
+
+    def _plan_again(self, score: MendingRound, planning: PlanningSettings) -> MendingRound:
+        """Clone the plan of other exercises into new weights, as what was practised is cloned."""
+
+        def on_progress(planned: int, steps: int) -> None:
+            self.on_progress(f"another plan: {planned:,} of {planning.exercises:,} exercises")
+
+        data, steps = planned_actions(
+            self.world, planning, self._seed_of(score.number), on_progress
+        )
+        self._clone(data, score.number, keep_weights=False)
+        self._known = self._known[:0]
+        return replace(score, planned_again=True, steps=score.steps + steps)
+
+    def _seed_of(self, number: int) -> int:
+        """Return the seed of a round's weights, of its cloning and of another plan."""
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
 
     def _practise(self, table: GreedyTable, exercises: Exercises) -> Practised:
         return practise(table, exercises, self.world, self.settings.left_out)
@@ -364,12 +400,14 @@ class Mending:
         actions = best_actions(np.where(masks, scores, -np.inf))
         return codes, CloningSet.of_codes(self.world.base, codes, actions, masks)
 
-    def _clone(self, data: CloningSet, number: int, whole: bool) -> None:
-        """Clone into new weights; a whole table is learned with the present ones, at a low rate."""
-        seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+    def _clone(
+        self, data: CloningSet, number: int, keep_weights: bool, whole: bool = False
+    ) -> None:
+        """Clone into new weights or into the present ones; learn a whole table at a low rate."""
+        seed = self._seed_of(number)
         torch.manual_seed(seed)
         policy, settings = self._new_policy(), self.settings.cloning
-        if whole or self._is_left_out("new-weights"):
+        if keep_weights:
             policy.load_state_dict(self.policy.state_dict())
         if whole:
             settings = replace(

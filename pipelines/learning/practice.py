@@ -5,9 +5,8 @@ ends the exercise. Where it fails, every other action is tried in the same state
 abacus that follows the policy afterwards. An observation from which some state fails is
 *contested*: there all actions are tried in many states that meet it, and the one that succeeds most
 often replaces the policy's own. The exercises are then played again by the changed table, because
-what is best in one observation depends on what is done in others. If it does not get better after
-a few changes, these are taken back, and a random half of the first of them is tried. The best of
-these tables is cloned. Where no action does better and few observations are contested, two actions
+what is best in one observation depends on what is done in others. The best of these tables is
+cloned. Where no action does better and few observations are contested, two actions
 in a row are tried: some mistakes are avoided by nothing less, such as a step that only serves to
 remember that a digit was written.
 
@@ -65,8 +64,6 @@ FOLLOWED = 1 + ACTIONS
 PASSES = 2
 #: Times that the exercises are played to improve the table, at most.
 IMPROVEMENTS = 30
-#: Changes without a better table after which the best one is taken again.
-SETBACKS = 6
 #: By how much another action must succeed more often to replace the policy's own, the least
 #: success of an action that is cloned, and what a step of a trial counts against its success.
 BETTER, LEAST, STEP = 0.02, 0.02, 1e-4
@@ -205,11 +202,11 @@ def practise(
     """Play exercises, try other actions where the policy of the table fails; return what to clone.
 
     Observations that the policy meets for the first time are added to the table, and changed
-    actions are written into it. Parts `without` are left out: "following", "two-actions",
-    "taking-back" (see `MendingSettings`).
+    actions are written into it. Parts `without` are left out: "following", "two-actions" (see
+    `MendingSettings`).
     """
     steps, random = np.zeros(1, np.int64), np.ones(1, np.uint64)
-    tally, rng = (steps, random), np.random.default_rng(0)
+    tally, two_actions = (steps, random), False
 
     def play_and_judge(two_actions: bool) -> _Judged:
         counts = _Counts.none("following" not in without)
@@ -217,22 +214,17 @@ def practise(
 
     first = best = judged = play_and_judge(False)
     before = scores = table.scores_at(np.arange(len(table)))
-    setbacks, share, two_actions = 0, 1.0, False
     for _ in range(1, IMPROVEMENTS):
         if not best.failing or (two_actions and not judged.changed.any()):
             break
-        if setbacks == SETBACKS and "taking-back" not in without:
-            table.restore(scores)
-            judged, setbacks, share = best, 0, 0.5
-        _change(table, judged, share, rng)
+        _change(table, judged)
         # If no single action does better, the first of two is tried; the second is found later.
         two_actions = not judged.changed.any()
         if two_actions and "two-actions" in without:
             break
-        judged, share = play_and_judge(two_actions), 1.0
-        setbacks += 1
+        judged = play_and_judge(two_actions)
         if judged.failure_rate < best.failure_rate:
-            best, setbacks = judged, 0
+            best = judged
             scores = table.scores_at(np.arange(len(table)))
     table.restore(scores)
     if best is first:
@@ -350,13 +342,12 @@ def _jointly_better(
     return better
 
 
-def _change(table: GreedyTable, judged: _Judged, share: float, rng: np.random.Generator) -> None:
-    """Let the table prefer the better actions in a random part of the rows that have one.
+def _change(table: GreedyTable, judged: _Judged) -> None:
+    """Let the table prefer the better actions.
 
     What is preferred last is first in the order: where an edge forbids it, the other one is taken.
     """
-    rows = np.unique(judged.rows[judged.changed])
-    chosen = np.isin(judged.rows, rows[rng.random(len(rows)) < share])
+    chosen = np.isin(judged.rows, judged.rows[judged.changed])
     for context in (1, 0):
         entries = chosen & (judged.context == context)
         table.prefer(judged.rows[entries], judged.better[entries])

@@ -434,7 +434,10 @@ class Training:
         self.policies.setdefault("tuned", self.policies["best"])
         policy = copy.deepcopy(self.policy)
         policy.load_state_dict(self.policies["tuned"]["weights"])
-        mending = Mending(policy, settings.world, settings.mending, settings.seed)
+        # Another plan would discard what PPO has learned.
+        planned = settings.planning.exercises and not settings.n_timesteps
+        planning = settings.planning if planned else None
+        mending = Mending(policy, settings.world, settings.mending, settings.seed, planning)
         if state:
             with self.folder.reading_checkpoint():
                 mending.load_state(state)

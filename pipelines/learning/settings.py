@@ -34,7 +34,12 @@ PlanOrder = Literal["right-first", "finger-first", "signpost-first", "submit-fir
 CriticSees = Literal["observation", "progress", "state"]
 #: Parts of mending that can be left out; see `MendingSettings.without`.
 MendingPart = Literal[
-    "exploration", "following", "two-actions", "taking-back", "new-weights", "whole-table"
+    "exploration",
+    "following",
+    "two-actions",
+    "new-weights",
+    "whole-table",
+    "another-plan",
 ]
 T = TypeVar("T")
 
@@ -201,10 +206,10 @@ class MendingSettings(_Checked):
     exercises: int = _number(12_000, _AT_LEAST_1)
     #: Parts to leave out, joined by commas. `exploration`: random exercises alone tell what fails,
     #: and no table is learned whole. `following`: a failing run is not followed to its failure.
-    #: `two-actions`: single ones alone are tried. `taking-back`: changes are not taken back during
-    #: practice, of which the best table is cloned all the same. `new-weights`: every clone starts
-    #: from the weights that the policy has. `whole-table`: what was practised is cloned, also if
-    #: practice leaves no failure.
+    #: `two-actions`: single ones alone are tried. `new-weights`: every clone starts from the
+    #: weights that the policy has. `whole-table`: what was practised is cloned, also if practice
+    #: leaves no failure. `another-plan`: a policy without a failure and without a proof gets new
+    #: weights instead of another plan.
     without: str = ""
     #: How what was practised is cloned into new weights. With label smoothing, a few actions that
     #: differ from those of all like observations would not be learned.

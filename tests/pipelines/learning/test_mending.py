@@ -25,10 +25,11 @@ from pipelines.learning.cloning import Cloning, copy_weights
 from pipelines.learning.cloning_data import CloningSet
 from pipelines.learning.exercises import Exercise, Exercises, hard_exercises
 from pipelines.learning.mending import Mending, MendingRound
+from pipelines.learning.planning import planned_actions
 from pipelines.learning.policy import AbacusPolicy, new_policy, prepare_torch
 from pipelines.learning.policy_files import load_run
 from pipelines.learning.practice import Practised, practise, solved
-from pipelines.learning.settings import CloningSettings, MendingSettings
+from pipelines.learning.settings import CloningSettings, MendingSettings, PlanningSettings
 from pipelines.scoring.players import GreedyTable
 from tests.pipelines.small_world import FRAMES
 from tests.pipelines.small_world import WORLD as SMALL
@@ -328,6 +329,49 @@ def test_a_policy_without_a_failure_and_without_a_proof_gets_new_weights(
     assert (mending.rounds[0].failed, mending.rounds[0].found) == (0, 0)
     assert mending.rounds[0].corrections == 0
     assert starts == [False]
+
+
+def test_a_planned_policy_without_a_failure_and_without_a_proof_begins_again_with_another_plan(
+    mended: Mended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New weights would clone the same algorithm, which the certificate could not follow."""
+    planning, seeds = PlanningSettings(exercises=20), []
+    cloned: list[CloningSet] = []
+
+    def note_plan(world: AbacusConfig, settings: PlanningSettings, seed: int, *more: Any) -> Any:
+        assert (world, settings) == (WORLD, planning)
+        seeds.append(seed)
+        return planned_actions(world, settings, seed, *more)
+
+    def note_data(policy: AbacusPolicy, data: CloningSet, *more: Any) -> Cloning:
+        cloned.append(data)
+        return Cloning(policy, data, *more)
+
+    def unproven(self: Mending, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
+        return replace(score, verdict=NOT_PROVEN, situations=1), []
+
+    monkeypatch.setattr(mending_module, "planned_actions", note_plan)
+    monkeypatch.setattr(mending_module, "Cloning", note_data)
+    monkeypatch.setattr(Mending, "_certified", unproven)
+    exact = mended.mending.best
+    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=1), 0, planning)
+    mending.run()
+    first = mending.rounds[0]
+    assert (first.failed, first.found, first.planned_again) == (0, 0, True)
+    assert "another plan" in first.describe()
+    plan, steps = planned_actions(WORLD, planning, seeds[0])
+    assert seeds != [0]
+    assert torch.equal(cloned[0].actions, plan.actions)
+    assert torch.equal(cloned[0].rows, plan.rows)
+    assert first.steps > steps
+    assert not same(mending.policy, exact)
+    assert mending.best is exact
+
+    left_out = replace(SETTINGS, rounds=1, without="another-plan")
+    mending = Mending(exact, WORLD, left_out, 0, planning)
+    mending.run()
+    assert not mending.rounds[0].planned_again
+    assert len(seeds) == 1
 
 
 @pytest.mark.parametrize(
