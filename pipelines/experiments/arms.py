@@ -65,6 +65,14 @@ _ARMS = (
     Arm("cloning", "cloning alone", "experiments.clones:CLONING", demonstrations=1),
     Arm("ppo", "PPO", "experiments.clones:PPO", demonstrations=0, reward=True, steps=True),
     Arm(
+        "ppo_mending",
+        "PPO, then mending",
+        "experiments.clones:PPO",
+        reward=True,
+        steps=True,
+        preset="ppo",
+    ),
+    Arm(
         "planning",
         "planning and mending",
         "experiments.clones:PPO",

@@ -70,6 +70,7 @@ _APPROACH_LOOKS = {
     "teaching": 2,
     "DAgger": 3,
     "PPO from nothing": 5,
+    "PPO, then mending": 6,
     "planning and mending": 10,
     "DQN, masked": 7,
     "DQN, unmasked": 4,
