@@ -201,9 +201,9 @@ def test_the_key_depends_on_every_part_of_the_cell() -> None:
 def test_the_grid_of_the_study_is_complete() -> None:
     cells = Grid.load(STUDY).cells
     found = Counter((cell.comparison, cell.arm, cell.operations) for cell in cells)
-    named = {"teacher", "reward", "from_nothing", "alone"}
+    named = {"teacher", "reward", "from_nothing", "mended", "alone"}
     assert {comparison for comparison, _, _ in found} == named
-    arms = {"cloning", "teaching", "dagger", "ppo", "planning", "dqn", "gail"}
+    arms = {"cloning", "teaching", "dagger", "ppo", "ppo_mending", "planning", "dqn", "gail"}
     assert {arm for _, arm, _ in found} == arms
     assert found["teacher", "cloning", "both"] == 7 * 10
     tuned = {
@@ -225,6 +225,14 @@ def test_the_grid_of_the_study_is_complete() -> None:
         share = 0.0 if cell.reward == "no_of_sp" else PRESETS["ppo"].ppo.retry_share
         assert settings_of(cell).ppo == replace(PRESETS["ppo"].ppo, retry_share=share)
         assert settings_of(cell).n_timesteps == PRESETS["ppo"].n_timesteps
+    # The same trainings with both operations, continued by mending.
+    trained = {(c.reward, c.seed): settings_of(c) for c in paper if c.operations == "both"}
+    mended = [cell for cell in cells if cell.comparison == "mended"]
+    assert {(cell.reward, cell.seed) for cell in mended} == set(trained)
+    for cell in mended:
+        settings, before = settings_of(cell), trained[cell.reward, cell.seed]
+        assert settings.mending.rounds > 0
+        assert settings == replace(before, preset="ppo", mending=settings.mending)
     alone = [cell for cell in cells if cell.comparison == "alone"]
     assert {cell.arm for cell in alone} == {"planning"}
     assert {cell.seed for cell in alone} == {110, 111, 112}
