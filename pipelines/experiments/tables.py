@@ -8,6 +8,7 @@ from statistics import median
 
 import pandas as pd
 
+from abacus.reward import LEVELS
 from pipelines.experiments.paper_tables import paper_tables
 from pipelines.experiments.records import (
     POLICIES,
@@ -21,6 +22,7 @@ from pipelines.experiments.records import (
     fine_tuning,
     groups,
     kind_of,
+    reward_alone,
     with_steps,
     without_steps,
 )
@@ -88,6 +90,7 @@ def _tables(rows: pd.DataFrame, missing: Sequence[MissingCell]) -> Iterator[Tabl
         yield _by_steps(steps)
     tuned = fine_tuning(rows)
     if len(tuned):
+        yield _by_level(tuned)
         yield _short_and_long(tuned)
     if tuned["clone_accuracy"].notna().any():
         yield _ppo_added(tuned.dropna(subset="clone_accuracy"))
@@ -98,6 +101,8 @@ def _tables(rows: pd.DataFrame, missing: Sequence[MissingCell]) -> Iterator[Tabl
         yield _milestones(part)
         if part["arm"].nunique() > 1:
             yield _learners(part)
+    for part in reward_alone(rows):
+        yield _each_seed(part)
     yield from paper_tables(rows)
     if len(rows):
         yield _seconds(rows)
@@ -189,6 +194,68 @@ def _by_steps(rows: pd.DataFrame) -> Table:
             }
             for part in comparisons(rows)
             for seeds in by_setting(part)
+        ],
+    )
+
+
+def _by_level(rows: pd.DataFrame) -> Table:
+    levels = [level for level in LEVELS if (rows["reward"] == level).any()]
+    return table_of(
+        "by_level",
+        "Operations solved by number of demonstrations and reward level",
+        f"Comparison `{comparison_of(rows)}`, {budget(rows):,} steps of PPO: the policy that a run "
+        "kept, by the rules of its level, %, lowest and highest seed; and the number of seeds that "
+        "one of the two certificates proves exact, where there are any. The clone is judged by "
+        "the rules of all its levels.",
+        [
+            {
+                "demonstrations": f"{number:,}",
+                "clone": _range_text(part["clone_own_accuracy"].dropna()),
+                **{level: _reached(part[part["reward"] == level]) for level in levels},
+            }
+            for number, part in groups(rows, "demonstrations")
+        ],
+    )
+
+
+def _range_text(shares: pd.Series) -> str:
+    low, high = (decimal_percent(share) for share in (shares.min(), shares.max()))
+    return (low if low == high else f"{low} to {high}") if len(shares) else MISSING
+
+
+def _reached(seeds: pd.DataFrame) -> str:
+    proven = int(seeds["final_proven"].sum())
+    exact = f", exact {proven} of {len(seeds)}" if proven else ""
+    return _range_text(seeds["final_own_accuracy"]) + exact
+
+
+def _nonzero(number: int) -> str:
+    return f"{number:,}" if number else MISSING
+
+
+def _each_seed(rows: pd.DataFrame) -> Table:
+    return table_of(
+        f"each_seed_{comparison_of(rows)}",
+        f"Each seed without demonstrations: {comparison_of(rows)}",
+        "Operations solved by the rules of the level, by the last policy of reinforcement "
+        "learning, before mending, and by the policy that the run kept; of the latter, errors at "
+        "16 digits, the longest run of operations, and the verdict on its own runs; the longest "
+        "run while training, in which actions are sampled; steps of all stages, and seconds.",
+        [
+            {
+                "arm": str(row["approach"]),
+                "reward": row["kind"].level,
+                "seed": f"{row['seed']}",
+                "solved by the last, %": decimal_percent(row["last_own_accuracy"]),
+                "solved by the kept, %": decimal_percent(row["final_own_accuracy"]),
+                "errors at 16 digits, %": decimal_percent(row["final_long_error_rate"]),
+                "longest run": f"{row['final_longest_run']:,}",
+                "while training": _nonzero(row["longest_training_run"]),
+                "own runs": row["record"].final.own_runs or "not asked",
+                "steps": f"{row['all_steps']:,}",
+                "seconds": f"{row['record'].seconds['all']:,.0f}",
+            }
+            for _, row in rows[rows["demonstrations"] == 0].iterrows()
         ],
     )
 
@@ -374,19 +441,26 @@ def _seconds(rows: pd.DataFrame) -> Table:
         "Seconds of a cell",
         "Wall-clock time of the attempt that finished, scoring and certificates included, on the "
         "machine that ran the study, beside whatever else it ran: median of the cells, their "
-        "longest, and the sum in hours of one worker.",
+        "longest, and the sum in hours of one worker. Two workers take half of the hours.",
         [
-            {
-                "comparison": name,
-                "arm": approach,
-                "cells": f"{len(part)}",
-                "median": f"{part['seconds'].median():,.0f}",
-                "longest": f"{part['seconds'].max():,.0f}",
-                "hours": f"{part['seconds'].sum() / 3600:.2f}",
-            }
-            for (name, approach), part in groups(taken, ["comparison", "approach"])
+            _seconds_row(name, approach, part["seconds"])
+            for (name, approach), part in (
+                *groups(taken, ["comparison", "approach"]),
+                (("all", MISSING), taken),
+            )
         ],
     )
+
+
+def _seconds_row(name: str, approach: str, seconds: pd.Series) -> dict[str, str]:
+    return {
+        "comparison": name,
+        "arm": approach,
+        "cells": f"{len(seconds)}",
+        "median": f"{seconds.median():,.0f}",
+        "longest": f"{seconds.max():,.0f}",
+        "hours": f"{seconds.sum() / 3600:.2f}",
+    }
 
 
 def _missing_cells(missing: Sequence[MissingCell]) -> Table:

@@ -103,6 +103,53 @@ def test_steps_are_given_by_stage_with_both_accuracies() -> None:
     assert (row["steps"], row["answers"], row["demonstrations"]) == ("1,000", "300", "10")
 
 
+def test_levels_stand_side_by_side_with_the_lowest_and_the_highest_seed() -> None:
+    exact = replace(score(1.0, wrong=7), own_runs="exact")
+    clone = score(0.5)
+    found = tables(
+        [
+            *seeds([0.25, 0.75, 0.5], demonstrations=0),
+            *seeds([0.9, 0.8], demonstrations=3, clone=clone),
+            record(demonstrations=3, seed=2, final=exact, clone=clone),
+            *seeds([0.7], demonstrations=3, reward="answer_only", clone=score(0.6)),
+        ]
+    )["by_level"]
+    assert found.header == ("demonstrations", "clone", "dense", "answer_only")
+    assert found.rows == (
+        ("0", "-", "25.00 to 75.00", "-"),
+        ("3", "50.00 to 60.00", "80.00 to 100, exact 1 of 3", "70.00"),
+    )
+
+
+def test_each_seed_without_demonstrations_has_a_row() -> None:
+    proven = replace(score(1.0, wrong=7), own_runs="exact", longest_run=2000)
+    before = replace(score(0.8), own_accuracy=0.85)
+    stages = {"ppo": 3000, "mending": 70_000}
+    mended = record(
+        arm="ppo_mending", comparison="mended", demonstrations=0, final=proven, last=before
+    )
+    planned = record(arm="planning", comparison="alone", run=0, seed=4)
+    clones = seeds([0.9], demonstrations=3)
+    found = tables([replace(mended, stage_steps=stages), planned, *clones])
+    assert [key for key in found if key.startswith("each_seed")] == [
+        "each_seed_alone",
+        "each_seed_mended",
+    ]
+    row = cells(found["each_seed_mended"], "PPO, then mending", "dense", "0")
+    assert (row["solved by the last, %"], row["solved by the kept, %"]) == ("85.00", "100")
+    assert (row["longest run"], row["while training"]) == ("2,000", "10")
+    assert (row["own runs"], row["steps"], row["seconds"]) == ("exact", "73,000", "4")
+    row = cells(found["each_seed_alone"], "planning and mending", "dense", "4")
+    assert (row["own runs"], row["while training"]) == ("not asked", "-")
+
+
+def test_the_seconds_of_all_cells_are_added_up() -> None:
+    made = [*seeds([0.5] * 3), *seeds([0.6] * 2, arm="cloning", demonstrations=5)]
+    table = tables([replace(one, seconds={"all": 1800.0}) for one in made])["seconds"]
+    assert cells(table, "all")["cells"] == "5"
+    assert cells(table, "all")["hours"] == "2.50"
+
+
 def test_short_and_long_trainings_stand_side_by_side() -> None:
     line = ((0, 0.1), (100, 0.4), (1000, 0.9))
     made = [
