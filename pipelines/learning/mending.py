@@ -18,8 +18,8 @@ with variations. What follows depends on whether practice found a way out of eve
 
 The next round begins with the clone. A policy in which nothing is found to fail and of which
 nothing is proven has an algorithm that the certificate cannot follow. New weights would clone the
-same algorithm, so a policy that began with a plan begins again with another one. Any other policy
-gets new weights.
+same algorithm, so a policy that began with a plan begins again with another one. For any other
+policy mending ends there.
 """
 
 from __future__ import annotations
@@ -174,8 +174,19 @@ class Mending:
         return used or bool(self.rounds and self._is_enough(self.rounds[-1]))
 
     def _is_enough(self, score: MendingRound) -> bool:
-        """Whether a policy is proven exact, or where that cannot be, solved all exercises."""
-        return score.verdict == EXACT or not (self._certifiable or score.failed)
+        """Whether a policy is proven exact, or where that cannot be, solved all exercises.
+
+        It cannot be for one operation alone, nor where the certificate cannot follow the policy and
+        there is no other plan.
+        """
+        if score.verdict == EXACT:
+            return True
+        unproven = score.verdict == NOT_PROVEN and not self._plans_again
+        return not score.failed and (unproven or not self._certifiable)
+
+    @property
+    def _plans_again(self) -> bool:
+        return self.planning is not None and not self._is_left_out("another-plan")
 
     @property
     def _certifiable(self) -> bool:
@@ -287,8 +298,7 @@ class Mending:
 
     def _improve(self, score: MendingRound, rng: np.random.Generator) -> MendingRound:
         """Practise, and make the result the next policy; without a failure, plan again."""
-        unproven = score.verdict == NOT_PROVEN and not score.failed
-        if unproven and self.planning is not None and not self._is_left_out("another-plan"):
+        if score.verdict == NOT_PROVEN and not score.failed and self.planning is not None:
             return self._plan_again(score, self.planning)
         table = self._table()
         table.learn(self._known)
@@ -303,8 +313,6 @@ class Mending:
         )
         codes, data = practised.codes, practised.data
         corrected = not (self._is_left_out("exploration") or self._is_left_out("whole-table"))
-        # A policy without a failure and without a proof would only learn its own table again.
-        corrected = corrected and not unproven
         if corrected and score.situations and not practised.left:
             score, whole = self._correct(score, table, practised, rng)
             if whole is not None:

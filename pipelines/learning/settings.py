@@ -208,8 +208,8 @@ class MendingSettings(_Checked):
     #: and no table is learned whole. `following`: a failing run is not followed to its failure.
     #: `two-actions`: single ones alone are tried. `new-weights`: every clone starts from the
     #: weights that the policy has. `whole-table`: what was practised is cloned, also if practice
-    #: leaves no failure. `another-plan`: a policy without a failure and without a proof gets new
-    #: weights instead of another plan.
+    #: leaves no failure. `another-plan`: mending ends with a policy without a failure and without
+    #: a proof.
     without: str = ""
     #: How what was practised is cloned into new weights. With label smoothing, a few actions that
     #: differ from those of all like observations would not be learned.

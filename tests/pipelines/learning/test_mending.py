@@ -308,27 +308,22 @@ def test_a_table_without_failures_is_learned_whole_with_the_same_weights(
     assert len(data) > len(practised[0].data)
 
 
-def test_a_policy_without_a_failure_and_without_a_proof_gets_new_weights(
+def test_mending_ends_with_a_policy_without_a_failure_and_without_a_proof(
     mended: Mended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the weights that it has it would learn its own table again, in every round."""
-    exact = mended.mending.best
-    starts: list[bool] = []
-
-    def note_start(policy: AbacusPolicy, *more: Any) -> Cloning:
-        starts.append(same(policy, exact))
-        return Cloning(policy, *more)
+    """It would only learn its own table again, and new weights would clone the same algorithm."""
 
     def unproven(self: Mending, score: MendingRound) -> tuple[MendingRound, list[Exercise]]:
         return replace(score, verdict=NOT_PROVEN, situations=1), []
 
-    monkeypatch.setattr(mending_module, "Cloning", note_start)
     monkeypatch.setattr(Mending, "_certified", unproven)
-    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=1), 0)
-    mending.run()
-    assert (mending.rounds[0].failed, mending.rounds[0].found) == (0, 0)
-    assert mending.rounds[0].corrections == 0
-    assert starts == [False]
+    exact = mended.mending.best
+    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=3), 0)
+    assert not mending.run()
+    (only,) = mending.rounds
+    assert (only.verdict, only.failed, only.found, only.states) == (NOT_PROVEN, 0, 0, 0)
+    assert mending.ended
+    assert mending.best is exact
 
 
 def test_a_planned_policy_without_a_failure_and_without_a_proof_begins_again_with_another_plan(
@@ -370,7 +365,7 @@ def test_a_planned_policy_without_a_failure_and_without_a_proof_begins_again_wit
     left_out = replace(SETTINGS, rounds=1, without="another-plan")
     mending = Mending(exact, WORLD, left_out, 0, planning)
     mending.run()
-    assert not mending.rounds[0].planned_again
+    assert [done.planned_again for done in mending.rounds] == [False]
     assert len(seeds) == 1
 
 
