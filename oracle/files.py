@@ -27,7 +27,7 @@ def atomic_write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write a text file as UTF-8; bytes of a file's name that are no text are written escaped."""
+    """Write a text file as UTF-8; undecodable bytes of file names are written as escapes."""
     atomic_write(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 

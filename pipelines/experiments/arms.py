@@ -35,6 +35,8 @@ class Arm:
     steps: bool = False
     #: Whether it plans and mends, as its preset says.
     plans: bool = False
+    #: Whether it mends after its steps; its blocks give `mend_rounds`.
+    mends: bool = False
     #: Preset of its settings; None: `alone` for steps without demonstrations, `default` otherwise.
     preset: str | None = None
 
@@ -70,6 +72,7 @@ _ARMS = (
         "experiments.clones:PPO",
         reward=True,
         steps=True,
+        mends=True,
         preset="ppo",
     ),
     Arm(

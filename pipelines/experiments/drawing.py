@@ -281,9 +281,3 @@ def _labelled(drawn: Iterable[Axes]) -> list[Line2D]:
         if np.size(line.get_xdata()) and not str(line.get_label()).startswith("_"):
             by_label.setdefault(str(line.get_label()), line)
     return list(by_label.values())
-
-
-def range_text(values: Sequence[float], text: Text) -> str:
-    """Format a range: `45 to 98`, or `98` if all are equal."""
-    low, high = text(min(values)), text(max(values))
-    return low if low == high else f"{low} to {high}"

@@ -27,7 +27,6 @@ from pipelines.experiments.drawing import (
     look_of,
     panels,
     percent_tick,
-    range_text,
     short_tick,
     write_figure,
 )
@@ -51,6 +50,7 @@ from pipelines.experiments.statistics import (
     estimate,
     first_reaching,
     iqm,
+    range_text,
     seeds_text,
     shared_steps,
     whole_curve,
@@ -69,6 +69,7 @@ _APPROACH_LOOKS = {
     "cloning alone": 0,
     "teaching": 2,
     "DAgger": 3,
+    "clone, then PPO": 1,
     "PPO from nothing": 5,
     "PPO, then mending": 6,
     "planning and mending": 10,
@@ -76,7 +77,6 @@ _APPROACH_LOOKS = {
     "DQN, unmasked": 4,
     "GAIL": 8,
 }
-_ALONE_LOOK = 6
 #: Of PPO after clones: with the most and the least reward, or most and fewer demonstrations.
 _TUNED_LOOKS, _DEMONSTRATION_LOOKS = (1, 4), (1, 9)
 
@@ -103,7 +103,7 @@ def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
 
 
 def _look(approach: str) -> Look:
-    return LOOKS[_APPROACH_LOOKS.get(approach, _ALONE_LOOK)]
+    return LOOKS[_APPROACH_LOOKS[approach]]
 
 
 def _averages(counts: Sequence[int]) -> str:
@@ -263,7 +263,7 @@ def _scale_answers(axes: Axes, lines: Sequence[SeedLine]) -> None:
     logarithmic(axes, "x", [x for place in places for x in place.xs], short_tick)
     logarithmic(axes, "y", [0, 1, *(y for place in places for y in place.ys)], _wrong_tick)
     axes.set_xlabel("answers of the teacher")
-    axes.set_ylabel("wrong observations of 99,784")
+    axes.set_ylabel("wrong observations of 99,784 (not as the teacher)")
 
 
 def _wrong_tick(value: float) -> str:
@@ -518,8 +518,7 @@ def _reached(curves: Sequence[CurveLine]) -> str:
 
 
 def _curve_panel(rows: pd.DataFrame) -> str:
-    approaches = {approach.partition(",")[0] for approach in rows["approach"]}
-    return f"{comparison_of(rows)}: {', '.join(sorted(approaches))}"
+    return f"{comparison_of(rows)}: {'; '.join(sorted(set(rows['approach'])))}"
 
 
 def _curve_label(key: str, seeds: pd.DataFrame) -> str:

@@ -186,6 +186,12 @@ def shared_steps(records: Sequence[Record]) -> list[int]:
     return [step for step in steps if len(accuracies_at(records, step)) == len(records)]
 
 
+def range_text(values: Sequence[float], text: Text) -> str:
+    """Format a range: `45 to 98`, or `98` if all are equal."""
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
 def seeds_text(counts: Iterable[int]) -> str:
     """Format numbers of seeds: `5 seeds`, or `3 to 5 seeds`."""
     low, high = min(counts := list(counts), default=0), max(counts, default=0)

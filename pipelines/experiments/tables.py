@@ -37,6 +37,7 @@ from pipelines.experiments.statistics import (
     exactness_threshold,
     first_reaching,
     iqm,
+    range_text,
     seeds_text,
 )
 from pipelines.experiments.store import MissingCell
@@ -205,12 +206,12 @@ def _by_level(rows: pd.DataFrame) -> Table:
         "Operations solved by number of demonstrations and reward level",
         f"Comparison `{comparison_of(rows)}`, {budget(rows):,} steps of PPO: the policy that a run "
         "kept, by the rules of its level, %, lowest and highest seed; and the number of seeds that "
-        "one of the two certificates proves exact, where there are any. The clone is judged by "
-        "the rules of all its levels.",
+        "one of the two certificates proves exact, where there are any. The clone's range is over "
+        "seeds and levels, each by the rules of the level.",
         [
             {
                 "demonstrations": f"{number:,}",
-                "clone": _range_text(part["clone_own_accuracy"].dropna()),
+                "clone": _range_of(part["clone_own_accuracy"].dropna()),
                 **{level: _reached(part[part["reward"] == level]) for level in levels},
             }
             for number, part in groups(rows, "demonstrations")
@@ -218,15 +219,14 @@ def _by_level(rows: pd.DataFrame) -> Table:
     )
 
 
-def _range_text(shares: pd.Series) -> str:
-    low, high = (decimal_percent(share) for share in (shares.min(), shares.max()))
-    return (low if low == high else f"{low} to {high}") if len(shares) else MISSING
+def _range_of(shares: pd.Series) -> str:
+    return range_text(list(shares), decimal_percent) if len(shares) else MISSING
 
 
 def _reached(seeds: pd.DataFrame) -> str:
     proven = int(seeds["final_proven"].sum())
     exact = f", exact {proven} of {len(seeds)}" if proven else ""
-    return _range_text(seeds["final_own_accuracy"]) + exact
+    return _range_of(seeds["final_own_accuracy"]) + exact
 
 
 def _nonzero(number: int) -> str:
@@ -255,7 +255,7 @@ def _each_seed(rows: pd.DataFrame) -> Table:
                 "steps": f"{row['all_steps']:,}",
                 "seconds": f"{row['record'].seconds['all']:,.0f}",
             }
-            for _, row in rows[rows["demonstrations"] == 0].iterrows()
+            for _, row in rows.iterrows()
         ],
     )
 
@@ -441,7 +441,7 @@ def _seconds(rows: pd.DataFrame) -> Table:
         "Seconds of a cell",
         "Wall-clock time of the attempt that finished, scoring and certificates included, on the "
         "machine that ran the study, beside whatever else it ran: median of the cells, their "
-        "longest, and the sum in hours of one worker. Two workers take half of the hours.",
+        "longest, and the sum in hours of one worker.",
         [
             _seconds_row(name, approach, part["seconds"])
             for (name, approach), part in (

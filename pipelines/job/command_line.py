@@ -201,7 +201,7 @@ def run(
     """Run a job and return its exit status; a user's mistake is printed as one line."""
     name = parser_for(options, description or "", example).prog
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files that are no text, or symbols that the terminal's encoding has not.
+        # A file name may not be valid text, and the terminal's encoding may lack a symbol.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         raise_on_interrupt()

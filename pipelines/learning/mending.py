@@ -117,6 +117,15 @@ class MendingRound:
         """Order of policies by what is known of them: the larger, the better."""
         return self.verdict == EXACT, -self.failed, -self.found
 
+    @property
+    def next_policy(self) -> str:
+        """What the next policy was made of."""
+        if self.planned_again:
+            return "another plan"
+        if self.corrections:
+            return "the whole table"
+        return "what was practised" if self.states else "none"
+
     def describe(self) -> str:
         """Return the round in words."""
         line = f"{self.failed:,} of {self.tried:,} random exercises fail"
@@ -194,7 +203,10 @@ class Mending:
         return self.world.operations == "both"
 
     def run(self, after_round: Callable[[MendingRound], None] | None = None) -> bool:
-        """Practise until the policy is exact or the rounds are used; return whether it is."""
+        """Practise until nothing can be found to fail or the rounds are used.
+
+        Return whether the best policy is proven exact.
+        """
         while not self.ended:
             done = self._round()
             self.rounds.append(done)
@@ -203,7 +215,7 @@ class Mending:
         return self.exact
 
     def _round(self) -> MendingRound:
-        """Judge the policy; if it is not exact and rounds are left, practise and clone."""
+        """Judge the policy; if that is not enough and rounds are left, make the next one."""
         started, number = time.process_time(), len(self.rounds)
         rng = np.random.default_rng([self.seed, number])
         self.judged = self.policy
@@ -229,11 +241,14 @@ class Mending:
         self._remember([tried[row] for row in np.flatnonzero(~right).tolist()])
         if not self._certifiable:
             return score
-        if self._is_left_out("exploration"):
-            return score if failed else self._certified(score)[0]
-        found, explored = self._explore(table)
-        score = replace(score, situations=len(explored), steps=steps + len(explored))
-        if not found:
+        explores, found = not self._is_left_out("exploration"), list[Exercise]()
+        if explores:
+            found, explored = self._explore(table)
+            score = replace(score, situations=len(explored), steps=steps + len(explored))
+        if not (failed or found):
+            # What ever failed is practised, and may still fail.
+            found = self._failing_of(table, ((each.columns, each.task) for each in self.practised))
+        if not found and (explores or not failed):
             score, found = self._certified(score)
         self._remember(found)
         return replace(score, found=len(found))

@@ -6,9 +6,9 @@ abacus that follows the policy afterwards. An observation from which some state 
 *contested*: there all actions are tried in many states that meet it, and the one that succeeds most
 often replaces the policy's own. The exercises are then played again by the changed table, because
 what is best in one observation depends on what is done in others. The best of these tables is
-cloned. Where no action does better and few observations are contested, two actions
-in a row are tried: some mistakes are avoided by nothing less, such as a step that only serves to
-remember that a digit was written.
+cloned. Where no action does better and few observations are contested, two actions in a row are
+tried: some mistakes are avoided by nothing less, such as a step that only serves to remember that a
+digit was written.
 
 A policy without memory cannot tell all states apart. What counts for an observation is therefore
 the success over all states in which the policy itself meets it, also where an edge out of view

@@ -311,7 +311,7 @@ def _mending_lines(result: TrainingResult) -> list[str]:
         return []
     header = (
         *("round", "failing", "tried", "found by exploration", "own runs"),
-        *("states practised", "observations changed", "steps"),
+        *("states practised", "observations changed", "next policy", "steps"),
     )
     rows = tuple(
         (
@@ -322,6 +322,7 @@ def _mending_lines(result: TrainingResult) -> list[str]:
             each.verdict,
             f"{each.states:,}",
             f"{each.changed:,}",
+            each.next_policy,
             f"{each.steps:,}",
         )
         for each in result.mending_rounds

@@ -16,10 +16,12 @@ from pipelines.experiments.cells import Scorer, WorkFolder, run_cell, settings_o
 from pipelines.experiments.clones import branch, cloned_run
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Cell, Record
+from pipelines.learning import run
+from pipelines.learning.mending import Mending
 from pipelines.learning.policy_files import load_policy
 from pipelines.learning.run import Training
 from pipelines.learning.run_folder import RunFolder
-from pipelines.learning.settings import Settings
+from pipelines.learning.settings import PlanningSettings, Settings
 from tests.pipelines.small_world import shorten_mending, shorten_planning
 
 SETTINGS: dict[str, Any] = {
@@ -193,13 +195,27 @@ def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
     assert record.seconds[name] > 0
 
 
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[PlanningSettings | None]:
+    """Note with which plan mending may begin again."""
+    noted: list[PlanningSettings | None] = []
+
+    def note(*given: Any) -> Mending:
+        noted.append(given[-1])
+        return Mending(*given)
+
+    monkeypatch.setattr(run, "Mending", note)
+    return noted
+
+
 def test_reward_alone_counts_the_steps_of_every_stage(
-    work: WorkFolder, monkeypatch: pytest.MonkeyPatch
+    work: WorkFolder, plans: list[PlanningSettings | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_planning(monkeypatch)
     shorten_mending(monkeypatch)
     settings = {"plan_exercises": 12, "mend_rounds": 1, "mend_exercises": 10}
     record = run_cell(one_cell("planning", reward=["dense"], settings=settings), work)
+    assert plans == [PlanningSettings(exercises=12)]
     assert record.cell.steps == 0
     assert set(record.stage_steps) == {"planning", "mending"}
     # The policy of each round, at the steps that were made before.
@@ -210,6 +226,25 @@ def test_reward_alone_counts_the_steps_of_every_stage(
     assert record.labels == record.demonstrated == 0
     assert record.clone is None
     assert record.final.own_runs == "not exact"
+
+
+def test_ppo_and_mending_have_one_learning_curve(
+    work: WorkFolder, plans: list[PlanningSettings | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_mending(monkeypatch)
+    settings = {"mend_rounds": 1, "mend_exercises": 10}
+    record = run_cell(one_cell("ppo_mending", reward=["dense"], settings=settings), work)
+    # Another plan would discard what PPO has learned.
+    assert plans == [None]
+    assert set(record.stage_steps) == {"ppo", "mending"}
+    steps = [point.step for point in record.curve]
+    assert steps[0] == 0
+    assert steps == sorted(set(steps))
+    # Two rounds; the first one judges the policy that PPO ends with.
+    assert record.stage_steps["ppo"] == steps[-2]
+    assert steps[-2] < steps[-1] < record.all_steps
+    seconds = [point.seconds for point in record.curve]
+    assert seconds == sorted(seconds)
 
 
 PUBLISHED = Path(__file__).parents[3] / "pipelines" / "policies"

@@ -267,6 +267,7 @@ BLOCK = ("comparisons", "some", "blocks", 1)
         (changed(*BLOCK, "seeds", to=0), "seeds=0"),
         (changed("comparisons", "some", "steps", to=-1), "steps=-1"),
         (changed("comparisons", "some", "steps", to=0), "needs steps"),
+        (changed(*BLOCK, to={"arm": "ppo_mending", "reward": ["dense"]}), "needs mend_rounds"),
         (changed("comparisons", "some", "seed", to=1), "'seed'"),
         (changed("comparisons", "some", "blocks", to=[]), "list of at least one"),
         (changed("comparisons", "some", "settings", to={"reward": "dense"}), "'reward'"),

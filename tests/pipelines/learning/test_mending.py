@@ -326,6 +326,30 @@ def test_mending_ends_with_a_policy_without_a_failure_and_without_a_proof(
     assert mending.best is exact
 
 
+def test_exercises_that_failed_before_are_tried_again_before_a_certificate(
+    mended: Mended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = mended.mending.best
+    mending = Mending(exact, WORLD, replace(SETTINGS, rounds=0), 0)
+    before = Exercise.parse("10: 3 + 4")
+    mending.practised = [before]
+    asked: list[list[Exercise]] = []
+    monkeypatch.setattr(Mending, "_explore", lambda self, table: ([], []))
+
+    def failing_of(self: Mending, table: Any, tasks: Any) -> list[Exercise]:
+        asked.append([Exercise(task, columns) for columns, task in tasks])
+        return asked[-1]
+
+    def certified(self: Mending, score: MendingRound) -> Any:
+        raise AssertionError("a policy that fails was certified")
+
+    monkeypatch.setattr(Mending, "_failing_of", failing_of)
+    monkeypatch.setattr(Mending, "_certified", certified)
+    mending.run()
+    assert asked == [[before]]
+    assert (mending.rounds[0].failed, mending.rounds[0].found) == (0, 1)
+
+
 def test_a_planned_policy_without_a_failure_and_without_a_proof_begins_again_with_another_plan(
     mended: Mended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
