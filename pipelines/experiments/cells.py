@@ -178,8 +178,7 @@ class Scorer:
         evaluation = self.evaluator(policy, 0)
         wrong = _counted_wrong(evaluation)
         runs = Runs(self.world.operations, RUN_LIMIT, RUN_EPISODES)
-        table = GreedyTable(policy, self.world.base, self.world.frames)
-        measure_runs(table, runs, self.world, SCORE_SEED)
+        measure_runs(self._table(policy), runs, self.world, SCORE_SEED)
         return PolicyScore(
             accuracy=evaluation.accuracy,
             own_accuracy=evaluation.judged_accuracy,
@@ -188,6 +187,16 @@ class Scorer:
             longest_run=runs.longest,
             exact=wrong == 0 and certify(policy, observations_of(self.world)).exact,
         )
+
+    def _table(self, policy: AbacusPolicy) -> GreedyTable:
+        """Return a table that knows the complete set.
+
+        Few episodes at once meet few new observations at once, and each time the policy is asked:
+        with an empty table, that took most of the time of a score.
+        """
+        table = GreedyTable(policy, self.world.base, self.world.frames)
+        table.learn_set(observations_of(self.world))
+        return table
 
     def _own_runs(self, policy: AbacusPolicy) -> Verdict | None:
         """Certify the own runs at the level of the world; None for a single operation.
@@ -199,9 +208,8 @@ class Scorer:
         world = self.world
         if world.operations != "both" or not isinstance(world.reward, str):
             return None
-        table = GreedyTable(policy, world.base, world.frames)
-        failures = training_score(table, world, SCORE_EPISODES, SCORE_SEED).failures
-        if any(failures[kind.name.lower()] for kind in MISTAKES):
+        score = training_score(self._table(policy), world, SCORE_EPISODES, SCORE_SEED)
+        if any(score.failures[kind.name.lower()] for kind in MISTAKES):
             return NOT_EXACT
         level, base, frames = world.reward, world.base, world.frames
         return certify_own_runs(policy, base=base, frames=frames, level=level).verdict
