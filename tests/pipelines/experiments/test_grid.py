@@ -225,8 +225,8 @@ def test_the_grid_of_the_study_is_complete() -> None:
         share = 0.0 if cell.reward == "no_of_sp" else PRESETS["ppo"].ppo.retry_share
         assert settings_of(cell).ppo == replace(PRESETS["ppo"].ppo, retry_share=share)
         assert settings_of(cell).n_timesteps == PRESETS["ppo"].n_timesteps
-    # The same trainings with both operations, continued by mending.
-    trained = {(c.reward, c.seed): settings_of(c) for c in paper if c.operations == "both"}
+    # The same trainings at the level that PPO does not learn, continued by mending.
+    trained = {(c.reward, c.seed): settings_of(c) for c in paper if c.reward == "no_of_sp"}
     mended = [cell for cell in cells if cell.comparison == "mended"]
     assert {(cell.reward, cell.seed) for cell in mended} == set(trained)
     for cell in mended:
