@@ -261,10 +261,10 @@ def percent_tick(value: float) -> str:
     return f"{100 * value:g} %" if value else "0"
 
 
-def panels(figure: Figure, columns: int, *, shared: bool = True) -> list[Axes]:
-    """Return axes side by side; `shared`: with the same limits."""
-    axes: Any = figure.subplots(1, columns, squeeze=False, sharex=shared, sharey=shared)
-    return list(axes[0])
+def panels(figure: Figure, columns: int, rows: int = 1, *, shared: bool = True) -> list[Axes]:
+    """Return axes side by side, row by row; `shared`: with the same limits."""
+    axes: Any = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared)
+    return list(axes.flat)
 
 
 def legend_below(figure: Figure, columns: int) -> None:

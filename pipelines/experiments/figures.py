@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -64,6 +65,8 @@ NONE_SEEN = 4e-5
 _SMALLEST_ERROR = 1e-4
 #: Accuracy whose first evaluation is named in the title of learning curves.
 _MILESTONE = 0.99
+#: Panels of learning curves in a row.
+MOST_PANELS = 3
 #: Places of the looks of approaches among `LOOKS`.
 _APPROACH_LOOKS = {
     "cloning alone": 0,
@@ -490,16 +493,22 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
         f"{_averages(counts).replace('dot', 'thin line')}."
     )
 
+    rows = math.ceil(len(by_panel) / MOST_PANELS)
+    columns = math.ceil(len(by_panel) / rows)
+
     def draw(figure: Figure) -> None:
-        row = panels(figure, len(by_panel), shared=False)
-        for axes, (panel, curves) in zip(row, by_panel.items(), strict=True):
+        every = panels(figure, columns, rows, shared=False)
+        for empty in every[len(by_panel) :]:
+            empty.remove()
+        for axes, (panel, curves) in zip(every, by_panel.items(), strict=False):
             for curve in curves:
                 curve.draw(axes)
             ends = range_text([curve.end for curve in curves], percent)
             axes.set_title(f"{panel}, {ends} % at the end")
             axes.set_xlabel("environment steps, millions")
             axes.set_ylim(-3, 103)
-        row[0].set_ylabel("operations solved, %")
+        for axes in every[::columns]:
+            axes.set_ylabel("operations solved, %")
         legend_below(figure, 5)
 
     alt = "; ".join(
@@ -507,7 +516,7 @@ def learning_curves(parts: Sequence[pd.DataFrame], key: str, folder: Path) -> Fi
         for panel, curves in by_panel.items()
         for curve in curves
     )
-    return write_figure(folder, key, title, alt, (max(5.2 * len(by_panel), 7.6), 4.2), draw)
+    return write_figure(folder, key, title, alt, (max(5.2 * columns, 7.6), 4.2 * rows), draw)
 
 
 def _reached(curves: Sequence[CurveLine]) -> str:

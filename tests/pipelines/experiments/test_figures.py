@@ -323,6 +323,28 @@ def test_the_curve_of_a_mended_run_ends_with_the_policy_that_is_kept(drawings: D
     assert axes.get_title(loc="left").endswith(", 75.00 % at the end")
 
 
+@pytest.mark.parametrize(("comparisons", "columns"), [(1, 1), (3, 3), (4, 2), (5, 3)])
+def test_many_panels_of_learning_curves_are_in_rows(
+    comparisons: int, columns: int, drawings: Drawer
+) -> None:
+    line = ((0, 0.1), (1000, 0.9))
+    made = [
+        one
+        for number in range(comparisons)
+        for one in seeds([0.5] * 3, comparison=f"part {number}", demonstrations=0, curve=line)
+    ]
+    drawn = drawings(made)["curves_levels"].axes
+    assert [axes.get_title().partition(":")[0] for axes in drawn] == [
+        f"part {number}" for number in range(comparisons)
+    ]
+    places = [axes.get_subplotspec() for axes in drawn]
+    assert {place.colspan.start for place in places if place} == set(range(columns))
+    left = [
+        axes for axes, place in zip(drawn, places, strict=True) if place and place.is_first_col()
+    ]
+    assert [axes for axes in drawn if axes.get_ylabel()] == left
+
+
 def test_any_part_of_the_study_can_be_drawn(drawings: Drawer) -> None:
     whole = study((0, 1, 10), seeds_of_each=1, points=2)
     assert drawings([]) == {}
