@@ -334,7 +334,7 @@ def test_many_panels_of_learning_curves_are_in_rows(
         for one in seeds([0.5] * 3, comparison=f"part {number}", demonstrations=0, curve=line)
     ]
     drawn = drawings(made)["curves_levels"].axes
-    assert [axes.get_title().partition(":")[0] for axes in drawn] == [
+    assert [axes.get_title(loc="left").partition(":")[0] for axes in drawn] == [
         f"part {number}" for number in range(comparisons)
     ]
     places = [axes.get_subplotspec() for axes in drawn]
