@@ -150,6 +150,8 @@ class AbacusPPO(MaskablePPO):
         # `_end_episodes` starts the next ones: the critic sees the last states first.
         batch.autoreset = False
         self.policy.set_training_mode(False)
+        # The library updates its own progress after the first rollout of a resumed training.
+        self.gamma = self.settings.discount(1 - self.num_timesteps / self._total_timesteps)
         rollout_buffer.reset()
         counts = rollout_buffer.counts
         callback.on_rollout_start()
@@ -374,6 +376,7 @@ class AbacusPPO(MaskablePPO):
         log("train/explained_variance", self.rollout_buffer.explained_variance())
         log("train/n_updates", self._n_updates, exclude="tensorboard")
         log("train/entropy_weight", self.settings.entropy(self._current_progress_remaining))
+        log("train/gamma", self.gamma)
         log("train/warming_up", int(self.warming_up))
 
 

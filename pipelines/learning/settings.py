@@ -239,7 +239,10 @@ class PpoSettings(_Checked):
     n_steps: int = _number(64, _AT_LEAST_1)
     batch_size: int = _number(1024, _AT_LEAST_1)
     n_epochs: int = _number(4, _AT_LEAST_1)
+    #: Discount factor.
     gamma: float = _number(0.95, _PROBABILITY)
+    #: Discount factor at the end of the training; 0: `gamma` throughout.
+    gamma_end: float = _number(0.0, _Range(0, 1, high_open=True))
     gae_lambda: float = _number(0.8, _PROBABILITY)
     clip_range: float = _number(0.2, _POSITIVE)
     vf_coef: float = _number(0.5, _AT_LEAST_0)
@@ -273,6 +276,21 @@ class PpoSettings(_Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_learning_rate(self.learning_rate)
+        if self.gamma_end and self.gamma == 1:
+            raise not_allowed(
+                "gamma", self.gamma, f"a number below 1 with gamma_end={self.gamma_end}"
+            )
+
+    def discount(self, progress_remaining: float) -> float:
+        """Return the discount factor for the remaining progress, from 1 (beginning) to 0 (end).
+
+        On the way to `gamma_end` the horizon 1 / (1 - discount) grows at a constant rate.
+        """
+        if not self.gamma_end:
+            return self.gamma
+        remaining = min(max(progress_remaining, 0.0), 1.0)
+        start = math.pow(1.0 - self.gamma, remaining)
+        return 1.0 - start * math.pow(1.0 - self.gamma_end, 1.0 - remaining)
 
     @property
     def rollout(self) -> int:
@@ -595,6 +613,9 @@ FLAGS = {
     "batch_size": Flag("ppo.batch_size", "minibatch size of PPO"),
     "n_epochs": Flag("ppo.n_epochs", "epochs over a rollout"),
     "gamma": Flag("ppo.gamma", "discount factor"),
+    "gamma_end": Flag(
+        "ppo.gamma_end", "discount factor at the end of the training; 0: --gamma throughout"
+    ),
     "gae_lambda": Flag("ppo.gae_lambda", "lambda of generalised advantage estimation"),
     "clip_range": Flag("ppo.clip_range", "clip range of PPO"),
     "vf_coef": Flag("ppo.vf_coef", "weight of the value loss"),

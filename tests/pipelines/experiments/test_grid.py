@@ -113,6 +113,12 @@ def test_only_the_arm_that_plans_plans_and_mends() -> None:
             0.0,
             0.9,
         ),
+        (
+            {"arm": "ppo", "demonstrations": [0], "reward": ["dense"]},
+            "gamma_end",
+            0.0,
+            0.99,
+        ),
     ],
 )
 def test_settings_that_came_later_are_left_out_where_they_change_nothing(

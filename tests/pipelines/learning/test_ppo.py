@@ -171,6 +171,27 @@ def test_rollouts_are_those_of_the_library() -> None:
     assert len(ours._truncated) > 0
 
 
+def test_each_rollout_is_discounted_by_the_schedule() -> None:
+    """From advantages with a lambda of 1 and constant values, the discount can be read."""
+    model = model_of(gamma=0.5, gamma_end=0.9, gae_lambda=1.0)
+    # The critic's value is 0 everywhere.
+    for parameter in model.policy.network.critic_parameters():
+        parameter.requires_grad_(False).zero_()
+    found = []
+
+    def train() -> None:
+        rollouts = model.rollout_buffer
+        advantages, rewards = rollouts.advantages, rollouts.rewards
+        step, abacus = np.argwhere(~rollouts.dones[:-1] & (np.abs(advantages[1:]) > 0.01))[0]
+        left = advantages[step, abacus] - rewards[step, abacus]
+        found.append(left / advantages[step + 1, abacus])
+
+    model.train = train  # type: ignore[method-assign]
+    model.learn(4 * 1024)
+    done = np.arange(4) / 4
+    assert found == pytest.approx(1 - 0.5 ** (1 - done) * 0.1**done, rel=1e-4)
+
+
 def test_the_counts_of_a_rollout_are_consistent() -> None:
     model = model_of(n_steps=250)
     model.learn(250 * 32)
@@ -319,6 +340,8 @@ def test_a_restored_training_continues_in_the_same_way() -> None:
         "optimizer": "muon",
         "learning_rate": Schedule("constant", 0.01),
         "entropy": Schedule("constant", 0.04),
+        "gamma": 0.8,
+        "gamma_end": 0.99,
     }
     whole, restored = model_of(**changes), model_of(**changes)
     whole.learn(2 * 1024)

@@ -59,6 +59,7 @@ LIMITS: list[tuple[str, list[Any], list[Any]]] = [
     ("ppo.batch_size", [0], [1]),
     ("ppo.n_epochs", [0], [1]),
     ("ppo.gamma", [1.01], [0, 1]),
+    ("ppo.gamma_end", [1.0], [0, 0.99]),
     ("ppo.gae_lambda", [1.01], [0, 1]),
     ("ppo.clip_range", [0.0], [1e-9]),
     ("ppo.max_grad_norm", [0.0], [1e-9]),
@@ -174,6 +175,7 @@ def test_numbers_are_stored_as_plain_ints_and_floats() -> None:
             "plan_exercises and demo_operations or start_from: give one of them",
         ),
         ({"demo_operations": 0}, "cloning_weight needs demonstrations"),
+        ({"ppo.gamma": 1.0, "ppo.gamma_end": 0.99}, "gamma=1.0 is not allowed"),
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -304,6 +306,14 @@ def test_a_sinusoid_schedule_is_a_wave_under_a_falling_line() -> None:
     assert values.mean() == pytest.approx(0.5, rel=0.01)
     # Linear decay: peaks lie on the line from 2 to 0.
     assert heights == pytest.approx(2 * left[1:-1][peaks], abs=0.01)
+
+
+def test_the_horizon_of_a_discount_schedule_grows_at_a_constant_rate() -> None:
+    settings = PpoSettings(gamma=0.9, gamma_end=0.999)
+    horizons = [1 / (1 - settings.discount(left)) for left in (2.0, 1.0, 0.5, 0.0, -1.0)]
+    assert horizons == pytest.approx([10, 10, 100, 1000, 1000])
+    constant = PpoSettings(gamma=0.9)
+    assert [constant.discount(left) for left in (1.0, 0.5, 0.0)] == [0.9, 0.9, 0.9]
 
 
 def test_schedules_can_be_pickled() -> None:
