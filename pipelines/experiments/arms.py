@@ -35,8 +35,6 @@ class Arm:
     steps: bool = False
     #: Whether it plans and mends, as its preset says.
     plans: bool = False
-    #: Whether it mends after its steps; its blocks give `mend_rounds`.
-    mends: bool = False
     #: Preset of its settings; None: `alone` for steps without demonstrations, `default` otherwise.
     preset: str | None = None
 
@@ -66,15 +64,6 @@ class Arm:
 _ARMS = (
     Arm("cloning", "cloning alone", "experiments.clones:CLONING", demonstrations=1),
     Arm("ppo", "PPO", "experiments.clones:PPO", demonstrations=0, reward=True, steps=True),
-    Arm(
-        "ppo_mending",
-        "PPO, then mending",
-        "experiments.clones:PPO",
-        reward=True,
-        steps=True,
-        mends=True,
-        preset="ppo",
-    ),
     Arm(
         "planning",
         "planning and mending",

@@ -63,17 +63,16 @@ def _fine_tune(job: Job) -> Trained:
 
 
 def _curve(settings: Settings, result: TrainingResult) -> dict[str, Any]:
-    """Return evaluations and their times: of PPO, and of mending after it."""
-    found = list(zip(result.evaluations, result.seconds_at_evaluation, strict=True))
+    """Return evaluations and their times: of mending if there was any, otherwise of PPO."""
     if settings.mending.rounds:
-        rounds = zip(result.mending_evaluations, result.seconds_at_mending_evaluation, strict=True)
-        mended = list(rounds)
-        # The first round judges the policy of PPO's last evaluation, and the last evaluation of
-        # all is of the mended policy.
-        end = mended[0][0].step if settings.n_timesteps else 0
-        found = [each for each in found if each[0].step < end] + mended
-    evaluations, seconds = zip(*found, strict=True)
-    return {"evaluations": evaluations, "seconds_at_evaluation": seconds}
+        return {
+            "evaluations": result.mending_evaluations,
+            "seconds_at_evaluation": result.seconds_at_mending_evaluation,
+        }
+    return {
+        "evaluations": result.evaluations,
+        "seconds_at_evaluation": result.seconds_at_evaluation,
+    }
 
 
 def _steps(settings: Settings, result: TrainingResult) -> dict[str, int]:

@@ -74,7 +74,6 @@ _APPROACH_LOOKS = {
     "DAgger": 3,
     "clone, then PPO": 1,
     "PPO from nothing": 5,
-    "PPO, then mending": 6,
     "planning and mending": 10,
     "DQN, masked": 7,
     "DQN, unmasked": 4,

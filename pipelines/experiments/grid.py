@@ -148,8 +148,6 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
     arm = ARMS[row["arm"]]
     if arm.steps and steps == 0:
         raise ValueError(f"arm {arm.name} needs steps of its comparison")
-    if arm.mends and not more.get("mend_rounds"):
-        raise ValueError(f"arm {arm.name} needs mend_rounds among the settings")
     steps = steps if arm.steps else 0
     alone = steps > 0 and not row["demonstrations"]
     preset = arm.preset or ("alone" if alone else "default")

@@ -328,9 +328,8 @@ def fine_tuning(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def reward_alone(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return PPO without demonstrations, mended or not, and planning, for each comparison."""
-    arms = ("ppo", "ppo_mending", "planning")
-    return comparisons(rows[rows["arm"].isin(arms) & (rows["demonstrations"] == 0)])
+    """Return PPO without demonstrations, and planning, for each comparison that has them."""
+    return comparisons(rows[rows["arm"].isin(("ppo", "planning")) & (rows["demonstrations"] == 0)])
 
 
 def budget(rows: pd.DataFrame) -> int:

@@ -517,9 +517,10 @@ PRESETS: dict[str, Settings] = {
         {
             "preset": "ppo",
             "demo_operations": 0,
-            "n_timesteps": 3_000_000,
+            "n_timesteps": 6_000_000,
             "teaching.rounds": 0,
-            "ppo.learning_rate.start": 0.03,
+            "ppo.gamma_end": 0.99,
+            "ppo.learning_rate.start": 0.0075,
             "ppo.entropy.start": 0.05,
             "ppo.count_bonus": 0.5,
             "ppo.retry_share": 0.9,
