@@ -3,9 +3,9 @@
 The reward of the level is the only judge, and no answer of the teacher is used. Where the policy
 fails in exercises, other actions are tried, and what succeeds is cloned. When hardly anything
 fails, all runs of the policy are explored, and what fails there is practised too, until nothing is
-found to fail, which is then certified at every width. The reward level and the abacus are those of
-the run that the policy comes from, unless flags say otherwise. The result is a run folder of its
-own. --resume continues a run.
+found to fail; then the policy is certified at every width. The reward level and the abacus are
+those of the run that the policy comes from, unless flags say otherwise. The result is a run folder
+of its own. --resume continues a run.
 """
 
 from __future__ import annotations

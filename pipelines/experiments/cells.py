@@ -191,8 +191,8 @@ class Scorer:
     def _table(self, policy: AbacusPolicy) -> GreedyTable:
         """Return a table that knows the complete set.
 
-        Few episodes at once meet few new observations at once, and each time the policy is asked:
-        with an empty table, that took most of the time of a score.
+        With an empty table, the policy would be asked again for every few new observations of a
+        small batch, which took most of the time of a score.
         """
         table = GreedyTable(policy, self.world.base, self.world.frames)
         table.learn_set(observations_of(self.world))

@@ -1,4 +1,4 @@
-"""Cloning alone, PPO and teaching as arms of the study: runs of `pipelines.learning.run`.
+"""Arms that are runs of `pipelines.learning.run`: cloning, PPO, teaching, planning and mending.
 
 Many cells start from the same clone. A clone is trained once, in a run of its own that is kept in
 the work folder; a cell that fine-tunes it takes a copy of that run and continues with PPO, with

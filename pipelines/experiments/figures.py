@@ -72,13 +72,14 @@ _APPROACH_LOOKS = {
     "cloning alone": 0,
     "teaching": 2,
     "DAgger": 3,
-    "clone, then PPO": 1,
     "PPO from nothing": 5,
     "planning and mending": 10,
     "DQN, masked": 7,
     "DQN, unmasked": 4,
     "GAIL": 8,
 }
+#: Of arms that are not listed.
+_OTHER_LOOK = 6
 #: Of PPO after clones: with the most and the least reward, or most and fewer demonstrations.
 _TUNED_LOOKS, _DEMONSTRATION_LOOKS = (1, 4), (1, 9)
 
@@ -105,7 +106,7 @@ def _figures(rows: pd.DataFrame, folder: Path) -> Iterator[FigureFiles]:
 
 
 def _look(approach: str) -> Look:
-    return LOOKS[_APPROACH_LOOKS[approach]]
+    return LOOKS[_APPROACH_LOOKS.get(approach, _OTHER_LOOK)]
 
 
 def _averages(counts: Sequence[int]) -> str:

@@ -148,6 +148,8 @@ def _cell(comparison: str, row: dict[str, Any], steps: int, seed: int, more: Any
     arm = ARMS[row["arm"]]
     if arm.steps and steps == 0:
         raise ValueError(f"arm {arm.name} needs steps of its comparison")
+    if not arm.plans and (more.get("plan_exercises") or more.get("mend_rounds")):
+        raise ValueError(f"arm {arm.name} neither plans nor mends")
     steps = steps if arm.steps else 0
     alone = steps > 0 and not row["demonstrations"]
     preset = arm.preset or ("alone" if alone else "default")

@@ -133,7 +133,7 @@ class Record:
     clone: PolicyScore | None
     #: Policy kept by the run: the best on its evaluation episodes.
     final: PolicyScore
-    #: Policy at the end of reinforcement learning, before mending.
+    #: Policy at the end of PPO, or the clone of the plan, before mending.
     last: PolicyScore
     curve: tuple[CurvePoint, ...]
     #: Longest run of operations solved by the sampling policy during training.

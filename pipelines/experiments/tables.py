@@ -166,7 +166,7 @@ def _by_answers(rows: pd.DataFrame) -> Table:
 
 
 def _stages_text(seeds: pd.DataFrame) -> str:
-    """Format the median steps of each stage: `table 40,000,000; ppo 2,015,232`."""
+    """Format the median steps of each stage: `planning 27,000,000; mending 58,000,000`."""
     stages = pd.DataFrame([record.stage_steps for record in seeds["record"]]).fillna(0)
     medians = {name: stages[name].median() for name in stages.columns}
     if len(medians) == 1:
@@ -237,9 +237,9 @@ def _each_seed(rows: pd.DataFrame) -> Table:
     return table_of(
         f"each_seed_{comparison_of(rows)}",
         f"Each seed without demonstrations: {comparison_of(rows)}",
-        "Operations solved by the rules of the level, by the last policy of reinforcement "
-        "learning, before mending, and by the policy that the run kept; of the latter, errors at "
-        "16 digits, the longest run of operations, and the verdict on its own runs; the longest "
+        "Operations solved by the rules of the level, by the last policy of PPO or the clone of "
+        "the plan, and by the policy that the run kept; of the latter, errors at 16 digits, the "
+        "longest run of operations, and the verdict on its own runs; the longest "
         "run while training, in which actions are sampled; steps of all stages, and seconds.",
         [
             {

@@ -94,7 +94,8 @@ class MendingRound:
     #: Random exercises that fail, and how many were tried.
     failed: int
     tried: int
-    #: Situations of the last exploration, 0 without one; exercises that it found to fail.
+    #: Situations of the last exploration, 0 without one; other exercises that fail, found by
+    #: exploration, among those that failed before, or by the certificate.
     situations: int = 0
     found: int = 0
     #: Of practice: states met, those from which the policy failed, observations that got another
@@ -102,13 +103,14 @@ class MendingRound:
     states: int = 0
     failing: int = 0
     changed: int = 0
-    #: Explorations of the table that the policy then learned whole; 0 if practice left failures or
-    #: exploration found some to the end, and what was practised is cloned into new weights.
+    #: Explorations of the table that the policy then learned whole; 0 if something was still found
+    #: to fail, and what was practised was cloned instead.
     corrections: int = 0
     #: Whether the next policy clones another plan, because nothing failed and nothing was proven.
     planned_again: bool = False
-    #: Environment steps of practice, trials, another plan and the last exploration, without those
-    #: of explorations before it; seconds of the processor.
+    #: Environment steps of practice, random exercises, another plan and the last exploration,
+    #: without earlier explorations and without exercises that are tried because something suggests
+    #: that they fail; seconds of the processor.
     steps: int = 0
     seconds: float = 0.0
 
@@ -130,7 +132,7 @@ class MendingRound:
         """Return the round in words."""
         line = f"{self.failed:,} of {self.tried:,} random exercises fail"
         if self.found:
-            line += f", exploration finds {self.found:,} more"
+            line += f", {self.found:,} others found to fail"
         line += f"; own runs {self.verdict}"
         if self.states:
             line += f"; practised {self.states:,} states, {self.changed:,} observations changed"
@@ -183,10 +185,10 @@ class Mending:
         return used or bool(self.rounds and self._is_enough(self.rounds[-1]))
 
     def _is_enough(self, score: MendingRound) -> bool:
-        """Whether a policy is proven exact, or where that cannot be, solved all exercises.
+        """Whether nothing is left to do: the policy is proven exact, or nothing fails.
 
-        It cannot be for one operation alone, nor where the certificate cannot follow the policy and
-        there is no other plan.
+        The latter counts where no proof can be had: in a world of one operation, or if the
+        certificate cannot follow the policy and there is no other plan.
         """
         if score.verdict == EXACT:
             return True
@@ -227,7 +229,10 @@ class Mending:
         return replace(score, seconds=round(time.process_time() - started, 1))
 
     def _judge(self, number: int, rng: np.random.Generator) -> MendingRound:
-        """Try random exercises; if few fail, explore; if nothing is found, certify."""
+        """Try random exercises; if few fail, explore; if nothing is found, certify.
+
+        Before the certificate, what failed in earlier rounds is tried again.
+        """
         table = self._table()
         tried = hard_exercises(rng, TRIED, self.world)
         right, steps = solved(table, tried, self.world)
@@ -341,7 +346,7 @@ class Mending:
         return score
 
     def _plan_again(self, score: MendingRound, planning: PlanningSettings) -> MendingRound:
-        """Clone the plan of other exercises into new weights, as what was practised is cloned."""
+        """Plan other exercises, and clone them into new weights with the settings of mending."""
 
         def on_progress(planned: int, steps: int) -> None:
             self.on_progress(f"another plan: {planned:,} of {planning.exercises:,} exercises")

@@ -150,7 +150,7 @@ class AbacusPPO(MaskablePPO):
         # `_end_episodes` starts the next ones: the critic sees the last states first.
         batch.autoreset = False
         self.policy.set_training_mode(False)
-        # The library updates its own progress after the first rollout of a resumed training.
+        # In the first rollout of a resumed training, the library's own progress is still 1.
         self.gamma = self.settings.discount(1 - self.num_timesteps / self._total_timesteps)
         rollout_buffer.reset()
         counts = rollout_buffer.counts

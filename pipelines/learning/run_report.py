@@ -310,7 +310,7 @@ def _mending_lines(result: TrainingResult) -> list[str]:
     if not result.mending_rounds:
         return []
     header = (
-        *("round", "failing", "tried", "found by exploration", "own runs"),
+        *("round", "failing", "tried", "others found", "own runs"),
         *("states practised", "observations changed", "next policy", "steps"),
     )
     rows = tuple(
@@ -318,7 +318,7 @@ def _mending_lines(result: TrainingResult) -> list[str]:
             str(each.number),
             f"{each.failed:,}",
             f"{each.tried:,}",
-            f"{each.found:,}" if each.situations else NOT_COUNTED,
+            f"{each.found:,}" if each.situations or each.found else NOT_COUNTED,
             each.verdict,
             f"{each.states:,}",
             f"{each.changed:,}",

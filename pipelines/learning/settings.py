@@ -206,10 +206,10 @@ class MendingSettings(_Checked):
     exercises: int = _number(12_000, _AT_LEAST_1)
     #: Parts to leave out, joined by commas. `exploration`: random exercises alone tell what fails,
     #: and no table is learned whole. `following`: a failing run is not followed to its failure.
-    #: `two-actions`: single ones alone are tried. `new-weights`: every clone starts from the
-    #: weights that the policy has. `whole-table`: what was practised is cloned, also if practice
-    #: leaves no failure. `another-plan`: mending ends with a policy without a failure and without
-    #: a proof.
+    #: `two-actions`: single ones alone are tried. `new-weights`: every clone but that of another
+    #: plan starts from the weights that the policy has. `whole-table`: what was practised is
+    #: cloned, also if practice leaves no failure. `another-plan`: a planned policy without a
+    #: failure and without a proof ends mending, instead of being planned again.
     without: str = ""
     #: How what was practised is cloned into new weights. With label smoothing, a few actions that
     #: differ from those of all like observations would not be learned.
@@ -284,7 +284,7 @@ class PpoSettings(_Checked):
     def discount(self, progress_remaining: float) -> float:
         """Return the discount factor for the remaining progress, from 1 (beginning) to 0 (end).
 
-        On the way to `gamma_end` the horizon 1 / (1 - discount) grows at a constant rate.
+        From `gamma` to `gamma_end`, the horizon 1 / (1 - discount) changes geometrically.
         """
         if not self.gamma_end:
             return self.gamma
@@ -480,10 +480,11 @@ def _read(record: Any, values: Any, what: str) -> Any:
 #: `exact` clones fewer and teaches, without PPO; random and taught demonstrations are of one width,
 #: so that they fit into one file. `alone` learns from the reward: planning, then mending. `ppo`
 #: learns from the reward by PPO, without demonstrations; see docs/reward_alone.md for both. Without
-#: demonstrations gamma=0.95 matters: idling for ever is worth -0.05 / (1 - gamma), as much as a
-#: mistake, -1; with a higher gamma an untrained policy prefers to end the episode by a mistake,
-#: with a much lower one it idles. The settings of PPO in `alone`, which has none of its own, are
-#: the base of the study's cells.
+#: demonstrations gamma=0.95 matters at first: idling for ever is worth -0.05 / (1 - gamma), as much
+#: as a mistake, -1; with a higher gamma an untrained policy prefers to end the episode by a
+#: mistake, with a much lower one it idles. Later, a higher one makes it care for what follows the
+#: next reward. The settings of PPO in `alone`, which has none of its own, are the base of the
+#: study's cells.
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
     "exact": replace_at(

@@ -32,6 +32,7 @@ from pipelines.bc_then_ppo import EXAMPLE, Options, main
 from pipelines.job.command_line import EXIT_INTERRUPTED, EXIT_MISTAKE, run
 from pipelines.learning import cloning
 from pipelines.learning import run as training_module
+from pipelines.learning.mending import Mending
 from pipelines.learning.networks import PaperNetwork
 from pipelines.learning.policy_files import load_policy, load_run
 from pipelines.learning.ppo import ppo_state
@@ -250,7 +251,17 @@ def test_a_run_plans_mends_and_resumes_to_the_same_result(
     words = ["--demo-operations", 0, "--cloning-weight", 0, "--plan-exercises", 60]
     words += ["--cloning-updates", 200, "--n-timesteps", 512, "--critic-warmup", 0]
     words += ["--mend-rounds", 2, "--mend-exercises", 20, "--reward", "no_of"]
-    assert job("--run-folder", whole, *words) == 0
+    plans = []
+
+    def note_plan(*given: Any) -> Mending:
+        plans.append(given[-1])
+        return Mending(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training_module, "Mending", note_plan)
+        assert job("--run-folder", whole, *words) == 0
+    # Another plan would discard what PPO has learned.
+    assert plans == [None]
     printed = capsys.readouterr().out
     assert re.search(r"planned 60 exercises in [\d,]+ steps of the environment: \d+ obs", printed)
     assert "round 0: " in printed
@@ -264,7 +275,8 @@ def test_a_run_plans_mends_and_resumes_to_the_same_result(
     assert np.diff(steps).tolist() == [each["steps"] for each in rounds[:-1]]
     report = (whole / "report.md").read_text()
     assert "| after mending |" in report
-    assert "| found by exploration |" in report
+    assert "| others found |" in report
+    assert re.search(r"\| next policy\s*\|", report)
     save = Training._save
 
     def kill(*arguments: Any) -> None:

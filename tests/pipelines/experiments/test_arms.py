@@ -13,6 +13,7 @@ import pytest
 from pipelines.experiments import cells
 from pipelines.experiments.arms import ARMS, Arm
 from pipelines.experiments.cells import WorkFolder, run_cell
+from pipelines.experiments.figures import draw_figures
 from pipelines.experiments.grid import Grid
 from pipelines.experiments.records import Record, frame_of
 from pipelines.experiments.tables import tables_of
@@ -83,6 +84,8 @@ def test_a_registered_arm_runs_to_a_record_and_into_the_tables(
     tables = {table.key: table.markdown() for table in tables_of(frame_of([record]))}
     for key in ("by_steps", "milestones_birds", "seconds"):
         assert "Parrot" in tables[key]
+    supervision, *_ = draw_figures(frame_of([record]), tmp_path)
+    assert "Parrot" in supervision.title + supervision.alt
 
 
 @pytest.mark.parametrize(

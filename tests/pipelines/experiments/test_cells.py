@@ -195,22 +195,16 @@ def test_the_other_arms_make_records(cell: Cell, work: WorkFolder) -> None:
     assert record.seconds[name] > 0
 
 
-@pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[PlanningSettings | None]:
-    """Note with which plan mending may begin again."""
-    noted: list[PlanningSettings | None] = []
+def test_reward_alone_counts_the_steps_of_every_stage(
+    work: WorkFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[PlanningSettings | None] = []
 
-    def note(*given: Any) -> Mending:
-        noted.append(given[-1])
+    def note_plan(*given: Any) -> Mending:
+        plans.append(given[-1])
         return Mending(*given)
 
-    monkeypatch.setattr(run, "Mending", note)
-    return noted
-
-
-def test_reward_alone_counts_the_steps_of_every_stage(
-    work: WorkFolder, plans: list[PlanningSettings | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setattr(run, "Mending", note_plan)
     shorten_planning(monkeypatch)
     shorten_mending(monkeypatch)
     settings = {"plan_exercises": 12, "mend_rounds": 1, "mend_exercises": 10}
@@ -226,25 +220,6 @@ def test_reward_alone_counts_the_steps_of_every_stage(
     assert record.labels == record.demonstrated == 0
     assert record.clone is None
     assert record.final.own_runs == "not exact"
-
-
-def test_ppo_and_mending_have_one_learning_curve(
-    work: WorkFolder, plans: list[PlanningSettings | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shorten_mending(monkeypatch)
-    settings = {"mend_rounds": 1, "mend_exercises": 10}
-    record = run_cell(one_cell("ppo_mending", reward=["dense"], settings=settings), work)
-    # Another plan would discard what PPO has learned.
-    assert plans == [None]
-    assert set(record.stage_steps) == {"ppo", "mending"}
-    steps = [point.step for point in record.curve]
-    assert steps[0] == 0
-    assert steps == sorted(set(steps))
-    # Two rounds; the first one judges the policy that PPO ends with.
-    assert record.stage_steps["ppo"] == steps[-2]
-    assert steps[-2] < steps[-1] < record.all_steps
-    seconds = [point.seconds for point in record.curve]
-    assert seconds == sorted(seconds)
 
 
 PUBLISHED = Path(__file__).parents[3] / "pipelines" / "policies"

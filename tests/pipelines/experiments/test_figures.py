@@ -315,7 +315,7 @@ def test_the_curve_of_a_mended_run_ends_with_the_policy_that_is_kept(drawings: D
     """What comes last before mending may be much worse."""
     records = []
     for seed in range(3):
-        made = record(seed=seed, demonstrations=0, curve=((0, 0.0), (1000, 0.5)))
+        made = record(arm="planning", seed=seed, demonstrations=0, curve=((0, 0.0), (1000, 0.5)))
         kept = replace(made.final, own_accuracy=0.75)
         last = replace(made.final, own_accuracy=0.25)
         records.append(replace(made, final=kept, last=last, stage_steps={"mending": 1000}))

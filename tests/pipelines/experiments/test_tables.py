@@ -124,23 +124,21 @@ def test_levels_stand_side_by_side_with_the_lowest_and_the_highest_seed() -> Non
 def test_each_seed_without_demonstrations_has_a_row() -> None:
     proven = replace(score(1.0, wrong=7), own_runs="exact", longest_run=2000)
     before = replace(score(0.8), own_accuracy=0.85)
-    stages = {"ppo": 3000, "mending": 70_000}
-    mended = record(
-        arm="ppo_mending", comparison="mended", demonstrations=0, final=proven, last=before
-    )
+    trained = record(comparison="from_nothing", demonstrations=0, final=proven, last=before)
     planned = record(arm="planning", comparison="alone", run=0, seed=4)
+    stages = {"planning": 3000, "mending": 70_000}
     clones = seeds([0.9], demonstrations=3)
-    found = tables([replace(mended, stage_steps=stages), planned, *clones])
+    found = tables([trained, replace(planned, stage_steps=stages), *clones])
     assert [key for key in found if key.startswith("each_seed")] == [
         "each_seed_alone",
-        "each_seed_mended",
+        "each_seed_from_nothing",
     ]
-    row = cells(found["each_seed_mended"], "PPO, then mending", "dense", "0")
+    row = cells(found["each_seed_from_nothing"], "PPO from nothing", "dense", "0")
     assert (row["solved by the last, %"], row["solved by the kept, %"]) == ("85.00", "100")
     assert (row["longest run"], row["while training"]) == ("2,000", "10")
-    assert (row["own runs"], row["steps"], row["seconds"]) == ("exact", "73,000", "4")
+    assert (row["own runs"], row["seconds"]) == ("exact", "4")
     row = cells(found["each_seed_alone"], "planning and mending", "dense", "4")
-    assert (row["own runs"], row["while training"]) == ("not asked", "-")
+    assert (row["own runs"], row["while training"], row["steps"]) == ("not asked", "-", "73,000")
 
 
 def test_the_seconds_of_all_cells_are_added_up() -> None:

@@ -406,6 +406,22 @@ def test_rounds_are_ranked(better: dict[str, Any], worse: dict[str, Any]) -> Non
     assert replace(base, **better).rank > replace(base, **worse).rank
 
 
+@pytest.mark.parametrize(
+    ("round_of", "expected"),
+    [
+        ({}, "none"),
+        ({"states": 7}, "what was practised"),
+        ({"states": 7, "corrections": 2}, "the whole table"),
+        ({"planned_again": True}, "another plan"),
+    ],
+)
+def test_a_round_says_what_the_next_policy_is_made_of(
+    round_of: dict[str, Any], expected: str
+) -> None:
+    made = MendingRound(0, "not exact", failed=5, tried=9, **round_of)
+    assert made.next_policy == expected
+
+
 def test_an_untrained_policy_uses_all_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mending_module, "FEW_FAILING", 60)
     torch.manual_seed(0)

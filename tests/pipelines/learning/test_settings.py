@@ -308,7 +308,7 @@ def test_a_sinusoid_schedule_is_a_wave_under_a_falling_line() -> None:
     assert heights == pytest.approx(2 * left[1:-1][peaks], abs=0.01)
 
 
-def test_the_horizon_of_a_discount_schedule_grows_at_a_constant_rate() -> None:
+def test_the_horizon_of_a_discount_schedule_changes_geometrically() -> None:
     settings = PpoSettings(gamma=0.9, gamma_end=0.999)
     horizons = [1 / (1 - settings.discount(left)) for left in (2.0, 1.0, 0.5, 0.0, -1.0)]
     assert horizons == pytest.approx([10, 10, 100, 1000, 1000])
