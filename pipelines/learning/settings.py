@@ -518,7 +518,7 @@ PRESETS: dict[str, Settings] = {
         {
             "preset": "ppo",
             "demo_operations": 0,
-            "n_timesteps": 6_000_000,
+            "n_timesteps": 3_000_000,
             "teaching.rounds": 0,
             "ppo.gamma_end": 0.99,
             "ppo.learning_rate.start": 0.0075,

@@ -207,7 +207,7 @@ def test_the_key_depends_on_every_part_of_the_cell() -> None:
 def test_the_grid_of_the_study_is_complete() -> None:
     cells = Grid.load(STUDY).cells
     found = Counter((cell.comparison, cell.arm, cell.operations) for cell in cells)
-    named = {"teacher", "reward", "from_nothing", "alone"}
+    named = {"teacher", "reward", "from_nothing", "longer", "alone"}
     assert {comparison for comparison, _, _ in found} == named
     arms = {"cloning", "teaching", "dagger", "ppo", "planning", "dqn", "gail"}
     assert {arm for _, arm, _ in found} == arms
@@ -226,11 +226,21 @@ def test_the_grid_of_the_study_is_complete() -> None:
         ("dense", "subtract"): 3,
     }
     assert {(cell.arm, cell.demonstrations) for cell in paper} == {("ppo", 0)}
-    # With the settings of the preset; at no_of_sp more retries would be worse.
+    # With the settings of the preset; no_of_sp has fewer retries and a higher learning rate.
+    preset = PRESETS["ppo"].ppo
+    faster = replace(preset.learning_rate, start=0.015)
+    signpost_free = replace(preset, retry_share=0.5, learning_rate=faster)
     for cell in paper:
-        share = 0.5 if cell.reward == "no_of_sp" else PRESETS["ppo"].ppo.retry_share
-        assert settings_of(cell).ppo == replace(PRESETS["ppo"].ppo, retry_share=share)
+        expected = signpost_free if cell.reward == "no_of_sp" else preset
+        assert settings_of(cell).ppo == expected
         assert settings_of(cell).n_timesteps == PRESETS["ppo"].n_timesteps
+    # The level that takes longest once more, with more steps.
+    longer = [cell for cell in cells if cell.comparison == "longer"]
+    assert [(cell.reward, cell.seed) for cell in longer] == [
+        ("no_of_sp", cell.seed) for cell in paper if cell.reward == "no_of_sp"
+    ]
+    assert {settings_of(cell).ppo for cell in longer} == {signpost_free}
+    assert min(cell.steps for cell in longer) > 2 * PRESETS["ppo"].n_timesteps
     alone = [cell for cell in cells if cell.comparison == "alone"]
     assert {cell.arm for cell in alone} == {"planning"}
     assert {cell.seed for cell in alone} == {110, 111, 112}
