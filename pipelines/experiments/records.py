@@ -31,7 +31,13 @@ POLICIES = ("clone", "final", "last")
 EARLY_STEPS = 100_000
 #: Settings that are left out of a cell if they have these values, which change nothing: they were
 #: added after records of the study, whose keys must stay the same.
-LEFT_OUT: dict[str, object] = {"mend_without": "", "retry_share": 0.0, "gamma_end": 0.0}
+LEFT_OUT: dict[str, object] = {
+    "mend_without": "",
+    "retry_share": 0.0,
+    "gamma_end": 0.0,
+    "starts": 1,
+    "start_steps": 2_000_000,
+}
 _OPERATIONS: tuple[Operations, ...] = get_args(Operations)
 
 

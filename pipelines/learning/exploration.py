@@ -1,4 +1,4 @@
-"""What makes PPO try again where it failed: a bonus for rarely tried actions, and retries.
+"""What makes PPO try again: a bonus for rarely tried actions, retries, and several starts.
 
 The bonus is beta / sqrt(n), n the visits of an action in a situation: the newest frame, the symbol
 and the operation, 151,200 situations and actions in base 5. Only actions that the reward level
@@ -10,10 +10,14 @@ Retries resume an episode that a mistake ended from one of its last states. Wher
 policy tries ends in a mistake, such as its first borrows, ending the episode at once is its best
 choice, so its rollouts contain few such states, and it gives them up before it has found the right
 slide. With retries the policy stays at the frontier of what it can do.
+
+Several starts are for habits that a policy does not lose any more, such as taking the signpost
+along: trainings are started with other weights, and the best of them is continued.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +43,8 @@ _JUDGES = {
 _OPERATIONS = 2
 #: States of an abacus that are remembered.
 RETRY_STEPS = 8
+#: Share of each new rollout in the accuracy by which starts are compared.
+NEWEST = 0.1
 
 
 class CountBonus:
@@ -124,3 +130,52 @@ class Retries:
         self._ages[others] = 0
         self.resumed[again], self.resumed[others] = True, False
         return others
+
+
+@dataclass
+class Starts:
+    """Trainings that are started one after another, of which the best is continued."""
+
+    count: int
+    #: Steps of each start.
+    steps: int
+    #: Steps of all trainings before the running one, or but the one that is continued.
+    discarded: int = 0
+    #: Accuracy of the running training, of its rollouts with the newest counting most.
+    accuracy: float = 0.0
+    #: Accuracies, steps and states of the starts that have ended; after the choice no states.
+    accuracies: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, accuracy: float) -> None:
+        """Take the accuracy of a rollout into account."""
+        self.accuracy += NEWEST * (accuracy - self.accuracy)
+
+    def has_ended(self, num_timesteps: int) -> bool:
+        """Whether the running start has made its steps, at this step of all."""
+        running = len(self.accuracies) < self.count
+        return running and num_timesteps - self.discarded >= self.steps
+
+    def end(self, num_timesteps: int, state: dict[str, Any]) -> dict[str, Any] | None:
+        """End the running start in a state; return the state to continue, None for a new start."""
+        self.accuracies.append(self.accuracy)
+        self.lengths.append(num_timesteps - self.discarded)
+        self.states.append(state)
+        self.accuracy, self.discarded = 0.0, num_timesteps
+        if len(self.accuracies) < self.count:
+            return None
+        chosen, self.states = self.states[self.best], []
+        self.discarded -= self.lengths[self.best]
+        return chosen
+
+    @property
+    def best(self) -> int:
+        """The start with the highest accuracy so far."""
+        return self.accuracies.index(max(self.accuracies))
+
+    def describe(self) -> str:
+        """Return in words how the last start ended."""
+        number = len(self.accuracies)
+        line = f"start {number} of {self.count}: {self.accuracies[-1]:.1%} solved by sampling"
+        return line + (f"; start {self.best + 1} is continued" if number == self.count else "")

@@ -1,16 +1,17 @@
 """Masked PPO on the batched abacus: sb3-contrib's `MaskablePPO` with two methods replaced.
 
 `collect_rollouts` works on the arrays of the batched abacus instead of a list of infos. It can add
-a bonus for rarely tried actions and resume episodes shortly before their mistakes, and the critic
-can see the state of the abacus beside the observation: ingredients for policies that learn from the
-reward alone. `train` adds what keeps PPO from forgetting a clone: a warm-up of the critic, a KL
-penalty toward the frozen clone, and a cloning loss on demonstrations. The training loop, callbacks,
-schedules and logs are the library's.
+a bonus for rarely tried actions and resume episodes shortly before their mistakes, it can choose
+among several starts, and the critic can see the state of the abacus beside the observation:
+ingredients for policies that learn from the reward alone. `train` adds what keeps PPO from
+forgetting a clone: a warm-up of the critic, a KL penalty toward the frozen clone, and a cloning
+loss on demonstrations. The training loop, callbacks, schedules and logs are the library's.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from abacus.batch import AbacusBatch
 from abacus.critic_state import state_length, write_critic_state
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning_data import CloningSet
-from pipelines.learning.exploration import CountBonus, Retries
-from pipelines.learning.networks import CHUNK, Network, StateCritic
+from pipelines.learning.exploration import CountBonus, Retries, Starts
+from pipelines.learning.networks import CHUNK, Network, StateCritic, make_network
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, entropy, gather, masked_log_probs, sample
 from pipelines.learning.rollouts import Rollouts, Samples
@@ -61,6 +62,10 @@ class AbacusPPO(MaskablePPO):
         self.longest_run = 0
         #: How the policy of the last update collapsed; None if it did not.
         self.collapse: str | None = None
+        #: Trainings to choose from; None: there is one.
+        self.starts = Starts(s.starts, s.start_steps) if s.starts > 1 else None
+        #: Called with a line when a start ends.
+        self.announce: Callable[[str], None] = lambda line: None
         # The library's `load` passes some of these as keywords.
         arguments: dict[str, Any] = {
             "learning_rate": s.learning_rate,
@@ -77,6 +82,10 @@ class AbacusPPO(MaskablePPO):
 
     def _setup_model(self) -> None:
         super()._setup_model()
+        self._add_ingredients()
+
+    def _add_ingredients(self) -> None:
+        """Make what a training consists of beside the policy, as it is at the beginning."""
         network, settings = self.policy.network, self.settings
         length = network.input_length
         #: The critic that sees the state of the abacus; None: the policy's own.
@@ -115,6 +124,8 @@ class AbacusPPO(MaskablePPO):
             "state_critic",
             "bonus",
             "retries",
+            "starts",
+            "announce",
         ]
 
     def add_cloning_loss(self, demonstrations: CloningSet) -> None:
@@ -135,7 +146,22 @@ class AbacusPPO(MaskablePPO):
     @property
     def warming_up(self) -> bool:
         """Whether the actor is frozen."""
-        return self.num_timesteps <= self.settings.critic_warmup
+        return self.num_timesteps - self._discarded <= self.settings.critic_warmup
+
+    @property
+    def _discarded(self) -> int:
+        """Steps of starts that are not continued."""
+        return 0 if self.starts is None else self.starts.discarded
+
+    @property
+    def progress_remaining(self) -> float:
+        """What is left of the training for its schedules, from 1 (beginning) to 0 (end)."""
+        others = 0 if self.starts is None else (self.starts.count - 1) * self.starts.steps
+        length = max(self._total_timesteps - others, 1)
+        return max(1 - (self.num_timesteps - self._discarded) / length, 0.0)
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        self._current_progress_remaining = self.progress_remaining
 
     def collect_rollouts(  # type: ignore[override]
         self,
@@ -150,11 +176,12 @@ class AbacusPPO(MaskablePPO):
         # `_end_episodes` starts the next ones: the critic sees the last states first.
         batch.autoreset = False
         self.policy.set_training_mode(False)
-        # In the first rollout of a resumed training, the library's own progress is still 1.
-        self.gamma = self.settings.discount(1 - self.num_timesteps / self._total_timesteps)
         rollout_buffer.reset()
         counts = rollout_buffer.counts
         callback.on_rollout_start()
+        self._choose_start()
+        # In the first rollout of a resumed training, the library's own progress is still 1.
+        self.gamma = self.settings.discount(self.progress_remaining)
         if self.retries is not None:
             self.retries.forget()
         solved_before = self._solved_in_first_tries(batch)
@@ -168,9 +195,29 @@ class AbacusPPO(MaskablePPO):
         counts.solved += self._solved_in_first_tries(batch) - solved_before
         counts.longest_run = max(counts.longest_run, int(batch.scalars["operations_solved"].max()))
         self.longest_run = max(self.longest_run, counts.longest_run)
+        if self.starts is not None:
+            self.starts.add(counts.accuracy)
         self._log_counts()
         callback.on_rollout_end()
         return True
+
+    def _choose_start(self) -> None:
+        """Begin the next of several starts, or continue the best, if the running one has ended."""
+        starts = self.starts
+        if starts is None or not starts.has_ended(self.num_timesteps):
+            return
+        chosen = starts.end(self.num_timesteps, training_state(self))
+        self.announce(starts.describe())
+        if chosen is not None:
+            load_training_state(self, chosen)
+            return
+        number = len(starts.accuracies)
+        seed = int(np.random.SeedSequence([self.seed or 0, number]).generate_state(1)[0])
+        torch.manual_seed(seed)
+        self.policy.network = make_network(self.policy.network_name, self.policy.layout)
+        self.policy.to(self.device)
+        self._add_ingredients()
+        self.batch.reset(seed)
 
     @property
     def _resumed(self) -> npt.NDArray[np.bool_] | None:
@@ -396,17 +443,43 @@ class _Means:
         return {name: float(torch.stack(values).mean()) for name, values in self._values.items()}
 
 
-def ppo_state(model: AbacusPPO) -> dict[str, Any]:
-    """Return what resumes a training between two rollouts, as plain values and tensors."""
+def training_state(model: AbacusPPO) -> dict[str, Any]:
+    """Return what a training has learned and where its abaci are, as plain values and tensors."""
     return {
-        "policy": model.policy.state_dict(),
-        "clone": None if model.clone is None else model.clone.state_dict(),
-        "state_critic": None if model.state_critic is None else model.state_critic.state_dict(),
+        "policy": copy.deepcopy(model.policy.state_dict()),
+        "state_critic": None
+        if model.state_critic is None
+        else copy.deepcopy(model.state_critic.state_dict()),
         "resumed": None
         if model.retries is None
         else torch.from_numpy(model.retries.resumed.copy()),
         "visits": None if model.bonus is None else torch.from_numpy(model.bonus.visits.copy()),
-        "optimizer": model.policy.optimizer.state_dict(),
+        "optimizer": copy.deepcopy(model.policy.optimizer.state_dict()),
+        "abaci": _abaci_state(model.batch),
+    }
+
+
+def load_training_state(model: AbacusPPO, state: dict[str, Any]) -> None:
+    """Restore what `training_state` returned."""
+    model.policy.load_state_dict(state["policy"])
+    if model.state_critic is not None:
+        model.state_critic.load_state_dict(state["state_critic"])
+    if model.retries is not None:
+        model.retries.resumed[...] = state["resumed"].numpy()
+    if model.bonus is not None:
+        model.bonus.visits[...] = state["visits"].numpy()
+    model.policy.optimizer.load_state_dict(state["optimizer"])
+    _load_abaci(model.batch, state["abaci"])
+    # Without a last observation, the library resets the environment.
+    model._last_obs = dict(model.batch.observation)
+
+
+def ppo_state(model: AbacusPPO) -> dict[str, Any]:
+    """Return what resumes a training between two rollouts, as plain values and tensors."""
+    return {
+        **training_state(model),
+        "clone": None if model.clone is None else model.clone.state_dict(),
+        "starts": None if model.starts is None else copy.deepcopy(vars(model.starts)),
         "num_timesteps": model.num_timesteps,
         "n_updates": model._n_updates,
         "longest_run": model.longest_run,
@@ -414,7 +487,6 @@ def ppo_state(model: AbacusPPO) -> dict[str, Any]:
         # The losses of the last update, which the next rollout writes to the log.
         "logged": dict(model.logger.name_to_value),
         "torch_generator": torch.get_rng_state(),
-        "abaci": _abaci_state(model.batch),
     }
 
 
@@ -424,21 +496,13 @@ def load_ppo_state(model: AbacusPPO, state: dict[str, Any]) -> None:
         model.freeze_clone()
         assert model.clone is not None
         model.clone.load_state_dict(state["clone"])
-    model.policy.load_state_dict(state["policy"])
-    if model.state_critic is not None:
-        model.state_critic.load_state_dict(state["state_critic"])
-    if model.retries is not None:
-        model.retries.resumed[...] = state["resumed"].numpy()
-    if model.bonus is not None:
-        model.bonus.visits[...] = state["visits"].numpy()
-    model.policy.optimizer.load_state_dict(state["optimizer"])
+    if model.starts is not None:
+        model.starts = Starts(**copy.deepcopy(state["starts"]))
+    load_training_state(model, state)
     model.num_timesteps = state["num_timesteps"]
     model._n_updates = state["n_updates"]
     model.longest_run = state["longest_run"]
     model.collapse = state["collapse"]
-    _load_abaci(model.batch, state["abaci"])
-    # Without a last observation, the library resets the environment.
-    model._last_obs = dict(model.batch.observation)
     torch.set_rng_state(state["torch_generator"])
 
 

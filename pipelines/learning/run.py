@@ -401,6 +401,7 @@ class Training:
         settings, model, state = self.settings, self.model, self.saved.get("ppo")
         torch.manual_seed(settings.seed)
         model.set_logger(self.folder.logger("progress"))
+        model.announce = self.log
         if settings.ppo.cloning_weight:
             if self.cloning_set is None:
                 self.cloning_set = self._load_cloning_set()

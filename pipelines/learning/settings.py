@@ -263,6 +263,10 @@ class PpoSettings(_Checked):
     #: Part of the episodes ended by a mistake that are resumed from one of the abacus's last eight
     #: states; 0: none.
     retry_share: float = _number(0.0, _Range(0, 1, high_open=True))
+    #: Trainings that are started; the one that solves most after `start_steps` steps is continued.
+    #: The schedules are those of that training: of all steps but those of the others.
+    starts: int = _number(1, _AT_LEAST_1)
+    start_steps: int = _number(2_000_000, _AT_LEAST_1)
     #: What the critic sees in training: the observation; `progress`: also which columns are wrong,
     #: and where the digit's column and the signpost are; `state`: also the digit that is wanted.
     critic_sees: CriticSees = "observation"
@@ -373,6 +377,17 @@ class Settings(_Checked):
         if self.mending.rounds and not isinstance(self.world.reward, str):
             raise ValueError(
                 "mending needs a reward level: give one, not modules, or --mend-rounds 0"
+            )
+        if self.ppo.starts > 1 and (planned or self.demo_operations or self.start_from):
+            raise ValueError(
+                "starts: give 1 with demo_operations, plan_exercises or start_from, by which every "
+                "start would begin with the same policy"
+            )
+        least = self.ppo.starts * self.ppo.start_steps
+        if self.ppo.starts > 1 and 0 < self.n_timesteps <= least:
+            raise ValueError(
+                f"starts={self.ppo.starts} with start_steps={self.ppo.start_steps:,} take "
+                f"{least:,} steps: give a larger n_timesteps than {self.n_timesteps:,}"
             )
         if not self.demo_operations and self.ppo.cloning_weight:
             raise ValueError("cloning_weight needs demonstrations: give demo_operations")
@@ -604,6 +619,12 @@ FLAGS = {
         "part of PPO's episodes ended by a mistake that are resumed from one of the last eight "
         "states; 0: none",
     ),
+    "starts": Flag(
+        "ppo.starts",
+        "trainings that are started, of which the one that solves most is continued; their steps "
+        "are part of --n-timesteps",
+    ),
+    "start_steps": Flag("ppo.start_steps", "steps of each of several starts"),
     "critic_sees": Flag(
         "ppo.critic_sees",
         "what the critic sees in training: the observation; progress: also positions and wrong "

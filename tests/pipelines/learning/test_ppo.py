@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
 from abacus.batch import AbacusBatch
@@ -18,9 +19,10 @@ from abacus.rules import AbacusConfig
 from abacus.sb3 import AbacusVecEnv
 from pipelines.learning.cloning import Cloning
 from pipelines.learning.cloning_data import CloningSet
+from pipelines.learning.exploration import Starts
 from pipelines.learning.optimizer import Muon
 from pipelines.learning.policy import AbacusPolicy, new_policy
-from pipelines.learning.ppo import AbacusPPO, load_ppo_state, ppo_state
+from pipelines.learning.ppo import AbacusPPO, load_ppo_state, load_training_state, ppo_state
 from pipelines.learning.rollouts import FAILURES, RolloutCounts
 from pipelines.learning.settings import CloningSettings, PpoSettings, Schedule
 from pipelines.scoring.players import GreedyTable
@@ -190,6 +192,105 @@ def test_each_rollout_is_discounted_by_the_schedule() -> None:
     model.learn(4 * 1024)
     done = np.arange(4) / 4
     assert found == pytest.approx(1 - 0.5 ** (1 - done) * 0.1**done, rel=1e-4)
+
+
+STARTS: dict[str, Any] = {
+    "starts": 3,
+    "start_steps": 2 * 1024,
+    "count_bonus": 0.5,
+    "retry_share": 0.5,
+    "critic_sees": "state",
+    "optimizer": "muon",
+    "learning_rate": Schedule("linear", 0.01),
+}
+
+
+def test_the_best_of_several_starts_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three starts of two rollouts, then three more of the second one."""
+    model = model_of(**STARTS)
+    lines: list[str] = []
+    model.announce = lines.append
+    accuracies = iter([0.3, 0.4, 0.8, 0.6, 0.7, 0.5, 0.9, 0.9, 0.9])
+    first_inputs, remaining, states, train = [], [], [], model.train
+
+    def follow() -> None:
+        first_inputs.append(model.rollout_buffer.inputs[0].clone())
+        remaining.append(model.progress_remaining)
+        train()
+        states.append(ppo_state(model))
+
+    monkeypatch.setattr(model, "train", follow)
+    add = Starts.add
+    monkeypatch.setattr(Starts, "add", lambda starts, _: add(starts, next(accuracies)))
+    model.learn(9 * 1024)
+    assert [line.partition(";")[0] for line in lines] == [
+        f"start {number} of 3: {accuracy} solved by sampling"
+        for number, accuracy in ((1, "6.7%"), (2, "13.2%"), (3, "11.3%"))
+    ]
+    assert lines[-1].endswith("; start 2 is continued")
+    # The schedules are those of a training of five rollouts.
+    assert remaining == pytest.approx([0.8, 0.6, 0.8, 0.6, 0.8, 0.6, 0.4, 0.2, 0.0])
+    # Each start has other weights and abaci.
+    begun = [states[number]["policy"]["network.actor.0.weight"] for number in (0, 2, 4)]
+    assert not torch.equal(begun[0], begun[1])
+    assert not torch.equal(begun[1], begun[2])
+    assert not torch.equal(first_inputs[0], first_inputs[2])
+    # The rollout after the choice follows the last one of the second start.
+    chosen = states[3]
+    again = model_of(**STARTS)
+    again._setup_learn(9 * 1024, None)
+    load_training_state(again, chosen)
+    assert torch.equal(first_inputs[6], again._inputs(again.batch))
+    assert model.starts is not None
+    assert model.starts.states == []
+
+
+def test_a_start_begins_with_nothing_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(**STARTS)
+    begun = []
+    begin = AbacusPPO._add_ingredients
+
+    def note(self: AbacusPPO) -> None:
+        begin(self)
+        assert self.bonus is not None
+        assert self.retries is not None
+        begun.append((int(self.bonus.visits.sum()), bool(self.retries.resumed.any())))
+        assert not self.policy.optimizer.state
+        held = {
+            id(each) for group in self.policy.optimizer.param_groups for each in group["params"]
+        }
+        assert {id(each) for each in self.policy.network.parameters()} <= held
+
+    monkeypatch.setattr(AbacusPPO, "_add_ingredients", note)
+    model.learn(7 * 1024)
+    assert begun == [(0, False)] * 2
+
+
+@pytest.mark.parametrize("rollouts", [1, 2, 3, 5, 6, 7])
+def test_starts_resume_to_the_same_result(rollouts: int) -> None:
+    """Interrupted within a start, where one ends, and after the choice."""
+    whole, restored = model_of(**STARTS), model_of(**STARTS)
+    whole.learn(8 * 1024)
+    interrupted = model_of(**STARTS)
+    interrupted._setup_learn(8 * 1024, None)
+    states = []
+
+    class Stop(BaseCallback):
+        def _on_rollout_start(self) -> None:
+            if self.model.num_timesteps == rollouts * 1024:
+                states.append(copy.deepcopy(ppo_state(interrupted)))
+
+        def _on_step(self) -> bool:
+            return not states
+
+    interrupted.learn(8 * 1024, callback=Stop())
+    (state,) = states
+    restored._setup_learn(1024, None)
+    load_ppo_state(restored, state)
+    restored.learn((8 - rollouts) * 1024, reset_num_timesteps=False)
+    assert restored.num_timesteps == whole.num_timesteps
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(restored)[name]), name
 
 
 def test_the_counts_of_a_rollout_are_consistent() -> None:

@@ -176,6 +176,17 @@ def test_numbers_are_stored_as_plain_ints_and_floats() -> None:
         ),
         ({"demo_operations": 0}, "cloning_weight needs demonstrations"),
         ({"ppo.gamma": 1.0, "ppo.gamma_end": 0.99}, "gamma=1.0 is not allowed"),
+        ({"ppo.starts": 2}, "starts: give 1 with demo_operations"),
+        (
+            {
+                "demo_operations": 0,
+                "ppo.cloning_weight": 0.0,
+                "ppo.starts": 3,
+                "ppo.start_steps": 1000,
+                "n_timesteps": 3000,
+            },
+            "give a larger n_timesteps than 3,000",
+        ),
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, Any], message: str) -> None:
