@@ -212,7 +212,8 @@ class AbacusPPO(MaskablePPO):
             load_training_state(self, chosen)
             return
         number = len(starts.accuracies)
-        seed = int(np.random.SeedSequence([self.seed or 0, number]).generate_state(1)[0])
+        entropy = [0 if self.seed is None else self.seed, number]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         torch.manual_seed(seed)
         self.policy.network = make_network(self.policy.network_name, self.policy.layout)
         self.policy.to(self.device)
